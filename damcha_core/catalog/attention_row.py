@@ -1,0 +1,44 @@
+"""What the catalogue says about one attention layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+# (d_model, n_heads, n_layers, options) -> attention parameters of the whole stack
+ParameterCount = Callable[[int, int, int, Mapping[str, object]], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionRow:
+    """One attention layer, or one preset of it, that a run file can name.
+
+    Args:
+        name: the value of `attention.name`.
+        summary: one line for lists and for the documentation.
+        builder: dotted path of the function that builds a stack of layers.
+        reference: dotted path of the slow float64 function that defines the truth.
+        options: dotted path of the class with the layer's own options; None: it has none.
+        source: citation of where the layer was published.
+        licence: licence of the published code, and what was taken from it.
+        causal: whether it can be used without looking ahead.
+        cacheable: whether decoding can keep a state instead of starting over.
+        formula: the mathematics, as text.
+        parameters: exact number of attention parameters of a stack. Options that are not given
+            have their defaults; those of the preset are applied.
+        preset: option values that the row fixes.
+    """
+
+    name: str
+    summary: str
+    builder: str
+    reference: str
+    options: str | None
+    source: str
+    licence: str
+    causal: bool
+    cacheable: bool
+    formula: str
+    parameters: ParameterCount
+    preset: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,0 +1,54 @@
+"""The attention layers that a run file can name."""
+
+from __future__ import annotations
+
+from damcha_core.catalog.attention_row import AttentionRow
+from damcha_core.catalog.damcha import DAMCHA_ROWS
+from damcha_core.catalog.mha import MHA
+from damcha_core.catalog.names import unknown_name
+from damcha_core.errors import UsageError
+
+__all__ = ["AttentionRow", "attention_row", "attention_rows", "register_attention"]
+
+ROWS: dict[str, AttentionRow] = {}
+
+
+def register_attention(row: AttentionRow) -> None:
+    """Adds a row to the catalogue.
+
+    Args:
+        row: the new attention layer or preset.
+
+    Raises:
+        ValueError: a row of this name is there already.
+    """
+    if row.name in ROWS:
+        raise ValueError(f"an attention called {row.name} is in the catalogue already")
+    ROWS[row.name] = row
+
+
+def attention_rows() -> tuple[AttentionRow, ...]:
+    """All rows, in the order in which they were added."""
+    return tuple(ROWS.values())
+
+
+def attention_row(name: str) -> AttentionRow:
+    """The row of a name.
+
+    Args:
+        name: the value of `attention.name`.
+
+    Returns:
+        The row.
+
+    Raises:
+        UsageError: there is no such attention; the message lists the names.
+    """
+    try:
+        return ROWS[name]
+    except KeyError:
+        raise UsageError(unknown_name("attention", name, ROWS)) from None
+
+
+for built_in in (MHA, *DAMCHA_ROWS):
+    register_attention(built_in)

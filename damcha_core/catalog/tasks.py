@@ -1,0 +1,136 @@
+"""The tasks that a run can train, and the metrics that score them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from damcha_core.catalog.names import unknown_name
+from damcha_core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """A metric's name in reports, its unit, and which way is better."""
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRow:
+    """One task that a run file can name.
+
+    Args:
+        name: the value of `run.task`.
+        summary: one line for lists and for the documentation.
+        builder: dotted path of the class that owns model, batch and loss.
+        evaluator: dotted path of the class that accumulates the metrics.
+        data: dotted path of the function that loads the data.
+        metrics: what is reported, the main one first.
+        builtin: whether the data come with the package.
+        instead: the task that runs today on built-in data.
+        image_size: side in pixels that the data fix; 0: the run file chooses.
+        reconstructs: whether hidden patches are what the task predicts.
+    """
+
+    name: str
+    summary: str
+    builder: str
+    evaluator: str
+    data: str
+    metrics: tuple[MetricSpec, ...]
+    builtin: bool
+    instead: str
+    image_size: int = 0
+    reconstructs: bool = False
+
+    @property
+    def main_metric(self) -> MetricSpec:
+        """The metric that chooses the best checkpoint."""
+        return self.metrics[0]
+
+
+RECONSTRUCTION_METRICS = (
+    MetricSpec("masked_mse", "squared intensity in [0,1]", "lower"),
+    MetricSpec("masked_mean_absolute_error", "intensity in [0,1]", "lower"),
+    MetricSpec("masked_psnr", "dB", "higher"),
+    MetricSpec("psnr", "dB", "higher"),
+    MetricSpec("ssim", "index in [-1,1]", "higher"),
+)
+CLASSIFICATION_METRICS = (
+    MetricSpec("top1", "fraction", "higher"),
+    MetricSpec("top5", "fraction", "higher"),
+    MetricSpec("loss", "nats", "lower"),
+)
+
+# name of the data set, loader, pictures, built in, side in pixels that the data fix
+DATA_SETS = (
+    ("digits", "digits:load_digits", "scanned digits of 8 x 8 pixels", True, 8),
+    ("cifar10", "cifar10:load_cifar10", "CIFAR-10 photographs of 32 x 32 pixels", False, 32),
+    ("images", "folder:load_folder", "the pictures of a folder", False, 0),
+)
+
+
+def reconstruction_rows() -> tuple[TaskRow, ...]:
+    """Masked image reconstruction, one row a data set."""
+    return tuple(
+        TaskRow(
+            name=name,
+            summary=f"restore hidden patches of {pictures}",
+            builder="damcha_core.tasks.reconstruction:ReconstructionTask",
+            evaluator="damcha_core.evaluate.reconstruction:ReconstructionEvaluator",
+            data=f"damcha_core.data.{loader}",
+            metrics=RECONSTRUCTION_METRICS,
+            builtin=builtin,
+            instead="digits",
+            image_size=image_size,
+            reconstructs=True,
+        )
+        for name, loader, pictures, builtin, image_size in DATA_SETS
+    )
+
+
+def classification_rows() -> tuple[TaskRow, ...]:
+    """Image classification with a vision transformer, one row a data set."""
+    return tuple(
+        TaskRow(
+            name=f"{name}-cls",
+            summary=f"classify {pictures}",
+            builder="damcha_core.tasks.classification:ClassificationTask",
+            evaluator="damcha_core.evaluate.classification:ClassificationEvaluator",
+            data=f"damcha_core.data.{loader}",
+            metrics=CLASSIFICATION_METRICS,
+            builtin=builtin,
+            instead="digits-cls",
+            image_size=image_size,
+        )
+        for name, loader, pictures, builtin, image_size in DATA_SETS
+    )
+
+
+ROWS = {row.name: row for row in (*reconstruction_rows(), *classification_rows())}
+
+
+def task_rows() -> tuple[TaskRow, ...]:
+    """All rows, the default task first."""
+    return tuple(ROWS.values())
+
+
+def task_row(name: str) -> TaskRow:
+    """The row of a name.
+
+    Args:
+        name: the value of `run.task`.
+
+    Returns:
+        The row.
+
+    Raises:
+        UsageError: there is no such task; the message lists the names.
+    """
+    try:
+        return ROWS[name]
+    except KeyError:
+        raise UsageError(unknown_name("task", name, ROWS)) from None
