@@ -1,0 +1,1 @@
+"""Run files: the schema with its defaults, the recipes, and how settings are put together."""

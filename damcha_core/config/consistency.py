@@ -1,0 +1,151 @@
+"""Settings that are fine one by one and do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from damcha_core.catalog.tasks import TaskRow, task_row
+from damcha_core.config.options import DamchaOptions
+from damcha_core.config.schema import RunConfig
+from damcha_core.config.values import shown
+from damcha_core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Keys whose values do not go together, and one line that says why and what would."""
+
+    keys: tuple[str, ...]
+    text: str
+
+
+def conflicts(config: RunConfig) -> Iterator[Conflict]:
+    """All conflicts of settings that can be seen without data or a device.
+
+    Args:
+        config: settings, each of which is valid by itself.
+
+    Yields:
+        One conflict at a time.
+    """
+    model, data = config.model, config.data
+    if model.d_model % model.n_heads:
+        yield Conflict(
+            ("model.d_model", "model.n_heads"),
+            f"model.d_model = {model.d_model} cannot be split into model.n_heads = "
+            f"{model.n_heads} heads of equal width: give a multiple, such as "
+            f"{multiples(model.d_model, model.n_heads)}",
+        )
+    row = known_task(config.run.task)
+    if row is not None and row.image_size not in (0, data.image_size):
+        yield Conflict(
+            ("data.image_size", "run.task"),
+            f"data.image_size = {data.image_size} is refused: the pictures of task {row.name} "
+            f"have {row.image_size} x {row.image_size} pixels; leave the key out",
+        )
+    elif data.image_size % model.patch_size:
+        yield Conflict(
+            ("data.image_size", "model.patch_size"),
+            f"data.image_size = {data.image_size} cannot be cut into patches of "
+            f"model.patch_size = {model.patch_size}: give a divisor of {data.image_size}, such as "
+            f"{divisor(data.image_size, model.patch_size)}",
+        )
+    if isinstance(config.attention.options, DamchaOptions):
+        yield from damcha_conflicts(config.attention.options)
+
+
+def known_task(name: str) -> TaskRow | None:
+    """The row of a task, or None when there is no such task (that is reported elsewhere)."""
+    try:
+        return task_row(name)
+    except UsageError:
+        return None
+
+
+def multiples(value: int, step: int) -> str:
+    """The multiples of a step on both sides of a value, as text."""
+    below = value // step * step
+    return f"{below} or {below + step}" if below else str(step)
+
+
+def divisor(value: int, wanted: int) -> int:
+    """The divisor of a value that is closest to a wanted one."""
+    return min((d for d in range(1, value + 1) if value % d == 0), key=lambda d: abs(d - wanted))
+
+
+def damcha_conflicts(options: DamchaOptions) -> Iterator[Conflict]:
+    """Options of DAMCHA that would have no effect: refused, lest someone compares them.
+
+    Args:
+        options: the options with those of the preset applied.
+
+    Yields:
+        One conflict at a time.
+    """
+    structure = f'structure = "{options.structure}"'
+    if options.rank and options.structure not in ("psd", "low_rank"):
+        yield no_effect("rank", options.rank, structure, 'structure = "psd" or "low_rank"')
+    if options.output != "head" and options.structure != "full":
+        yield no_effect("output", options.output, structure, 'structure = "full"')
+    default = DamchaOptions.model_fields["mlp_hidden"].default
+    if options.source == "static" and options.mlp_hidden != default:
+        yield no_effect(
+            "mlp_hidden", options.mlp_hidden, 'source = "static"', 'source = "adaptive"'
+        )
+
+
+def no_effect(key: str, value: Any, given: str, needed: str) -> Conflict:
+    """An option that another option leaves without effect."""
+    other = given.partition(" ")[0]
+    return Conflict(
+        (f"attention.{key}", f"attention.{other}", "attention.name"),
+        f"attention.{key} = {shown(value)} has no effect with attention.{given}: leave it out, or "
+        f"choose attention.{needed}",
+    )
+
+
+def training_problems(config: RunConfig) -> list[str]:
+    """What keeps valid settings from being trained; evaluation may still use them.
+
+    Args:
+        config: settings as resolved.
+
+    Returns:
+        One plain line for each problem, none when the settings can be trained.
+    """
+    problems = []
+    if task_row(config.run.task).reconstructs and config.data.mask_ratio == 0:
+        problems.append(
+            "data.mask_ratio = 0 hides no patch, so there is nothing to learn: give a number "
+            "above 0 and at most 1 (eval and reconstruct accept 0)"
+        )
+    return problems
+
+
+def notices(config: RunConfig) -> list[str]:
+    """Settings that are accepted and do less than they seem to.
+
+    Args:
+        config: settings as resolved.
+
+    Returns:
+        One plain line for each, for the start of a run.
+    """
+    lines = []
+    options = config.attention.options
+    d_head = config.model.d_model // config.model.n_heads
+    if (
+        isinstance(options, DamchaOptions)
+        and options.structure == "low_rank"
+        and options.rank >= d_head
+    ):
+        lines.append(
+            f"attention.rank = {options.rank} restricts nothing: low_rank needs a rank below the "
+            f"head width {d_head}"
+        )
+    reconstructs = task_row(config.run.task).reconstructs
+    if reconstructs and config.train.label_smoothing:
+        lines.append("train.label_smoothing has no effect: reconstruction has no labels")
+    return lines

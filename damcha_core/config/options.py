@@ -1,0 +1,44 @@
+"""The options that an attention layer has of its own; they stand beside `attention.name`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from damcha_core.config.values import Settings, Widths
+
+
+class DamchaOptions(Settings):
+    """How DAMCHA makes its metric (Duan et al. 2026, section 2)."""
+
+    structure: Literal["full", "symmetric", "psd", "low_rank", "diagonal", "block_diagonal"] = (
+        Field(default="full", description="Structure of the metric M.")
+    )
+    source: Literal["adaptive", "static"] = Field(
+        default="adaptive",
+        description="Where M comes from: a network fed with the pooled context, or a parameter.",
+    )
+    share: bool = Field(
+        default=True,
+        description="One generator (or one static M) for the whole stack, not one a layer.",
+    )
+    init: Literal["identity", "random"] = Field(
+        default="identity",
+        description="Start: every head's metric the identity (plain dot products), or random.",
+    )
+    output: Literal["head", "matrix"] = Field(
+        default="head",
+        description="What the generator emits under structure full: the metrics of the heads, or "
+        "the whole M (the same function, n_heads times larger).",
+    )
+    rank: int = Field(
+        default=0,
+        ge=0,
+        le=65536,
+        description="Columns of the factors of psd and low_rank; 0: the head width for psd, half "
+        "of it for low_rank.",
+    )
+    mlp_hidden: Widths = Field(
+        default=(256, 512), description="Widths of the hidden layers of the generator, in features."
+    )
