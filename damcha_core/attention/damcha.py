@@ -1,0 +1,170 @@
+"""Data-adaptive Mahalanobis metric learning for cross-head attention (Duan et al. 2026).
+
+Shapes: B batch, N tokens, D width, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from damcha_core.attention.generator import MetricGenerator
+from damcha_core.attention.layer import AttentionLayer, merge_heads
+from damcha_core.attention.masking import masked_attention
+from damcha_core.attention.pooling import prefix_mean, token_mean
+from damcha_core.attention.projections import input_projection, output_projection
+from damcha_core.attention.stack import AttentionStack
+from damcha_core.errors import ShapeError
+
+
+class DamchaAttention(AttentionLayer):
+    """out = concat_i(softmax(X_i m_i X_i^T / sqrt(K)) V_i) W_O + b_O, V = X W_V + b_V.
+
+    X_i is the i-th slice of K features of the input. There is no query and no key projection: the
+    metric m_i, generated from the mean of the real tokens, takes their place. A causal layer
+    generates one for each query, from the mean of the real tokens up to and including it.
+    Duan et al. 2026, section 2.
+
+    Args:
+        d_model: width D of the tokens, a multiple of n_heads.
+        n_heads: number of heads H, at least 1.
+        generator: a generator that something else owns, for example one for several layers. It is
+            not registered here: whoever made it has to. None: the layer makes and owns one.
+        dropout: probability with which an attention weight is dropped in training, in [0, 1).
+        options: arguments of `MetricGenerator` for the generator the layer makes.
+
+    Raises:
+        TypeError: options come together with a generator.
+        ShapeError: the generator has another d_model or n_heads.
+        ValueError: a size or an option is not valid.
+    """
+
+    generator: MetricGenerator
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        generator: MetricGenerator | None = None,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(d_model, n_heads, dropout=dropout)
+        if generator is None:
+            self.generator = MetricGenerator(d_model, n_heads, **options)
+        else:
+            if options:
+                raise TypeError(f"a given generator has its own {', '.join(sorted(options))}")
+            self.borrow(generator)
+        self.value = input_projection(d_model, n_parts=1)
+        self.out = output_projection(d_model)
+
+    def borrow(self, generator: MetricGenerator) -> None:
+        """Use a generator that something else owns and registers, in place of the present one.
+
+        Assigning to `generator` instead makes the layer its owner.
+
+        Raises:
+            ShapeError: the generator has another d_model or n_heads.
+        """
+        if (generator.d_model, generator.n_heads) != (self.d_model, self.n_heads):
+            raise ShapeError(
+                f"the generator is for d_model {generator.d_model} and {generator.n_heads} heads, "
+                f"the layer has d_model {self.d_model} and {self.n_heads} heads"
+            )
+        self._modules.pop("generator", None)
+        # Past Module.__setattr__, which would register it here as well as at its owner.
+        self.__dict__["generator"] = generator
+
+    def attend(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
+        x_BHNK = self.split_heads(x_BND)
+        static = self.generator.is_static
+        context = None if static else self.context(x_BND, key_mask, is_causal)
+        heads_BHNK = masked_attention(
+            self.generator.queries(x_BHNK, context),
+            x_BHNK,
+            self.split_heads(self.value(x_BND)),
+            key_mask=key_mask,
+            is_causal=is_causal,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        out_BND: Tensor = self.out(merge_heads(heads_BHNK))
+        return out_BND
+
+    def context(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
+        """What the metrics are generated from: (B, D), or causal (B, N, D)."""
+        return prefix_mean(x_BND, key_mask) if is_causal else token_mean(x_BND, key_mask)
+
+    def head_metrics(
+        self, x_BND: Tensor, *, key_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """The metrics m_i that these tokens are compared under, for inspection.
+
+        Args:
+            x_BND: input of the layer.
+            key_mask: bool (B, N), True = real token. None: every token is real.
+            is_causal: True for the metrics of every query of a causal layer.
+
+        Returns:
+            Tensor (B, H, K, K), causal (B, N, H, K, K).
+
+        Raises:
+            ShapeError: x is not (B, N, d_model), or key_mask is not (B, N).
+            TypeError: key_mask is not a bool tensor.
+        """
+        x_BND = self.check(x_BND, key_mask)
+        return self.generator.head_metrics(self.context(x_BND, key_mask, is_causal))
+
+    def metric_matrix(
+        self, x_BND: Tensor, *, key_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """M(X) for these tokens, for inspection; the head form of full holds none.
+
+        Args:
+            x_BND: input of the layer.
+            key_mask: bool (B, N), True = real token. None: every token is real.
+            is_causal: True for the M of every query of a causal layer.
+
+        Returns:
+            Tensor (B, D, D), causal (B, N, D, D).
+
+        Raises:
+            ShapeError: x is not (B, N, d_model), or key_mask is not (B, N).
+            TypeError: key_mask is not a bool tensor.
+            ValueError: the generator is the head form of full.
+        """
+        x_BND = self.check(x_BND, key_mask)
+        return self.generator.metric_matrix(self.context(x_BND, key_mask, is_causal))
+
+
+def build_damcha(
+    d_model: int,
+    n_heads: int,
+    n_layers: int,
+    *,
+    dropout: float = 0.0,
+    share: bool = True,
+    **options: Any,
+) -> AttentionStack:
+    """The attentions of a stack of n_layers blocks.
+
+    Args:
+        d_model: width D of the tokens, a multiple of n_heads.
+        n_heads: number of heads H, at least 1.
+        n_layers: number of layers, at least 0.
+        dropout: probability with which an attention weight is dropped in training, in [0, 1).
+        share: True for one generator (or one static M) for all layers, False for one a layer.
+        options: arguments of `MetricGenerator`: structure, output, source, init, rank, mlp_hidden.
+
+    Raises:
+        ValueError: a size or an option is not valid.
+    """
+    shared = MetricGenerator(d_model, n_heads, **options) if share else None
+    own = {} if share else options
+    layers = [
+        DamchaAttention(d_model, n_heads, generator=shared, dropout=dropout, **own)
+        for _ in range(n_layers)
+    ]
+    return AttentionStack(layers=layers, shared=shared)

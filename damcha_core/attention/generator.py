@@ -1,0 +1,257 @@
+"""Metrics of the heads, generated from a context or learned as they are.
+
+Shapes: B batch, N tokens, D width, H heads, K head width, E emitted numbers, S inputs of the last
+layer; a map is one of G (H, or 1 for all heads) with A rows and B columns.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from damcha_core.attention.generated_matmul import generated_matmul
+from damcha_core.attention.parameter_groups import Factors
+from damcha_core.attention.structures import make_structure
+
+SOURCES = ("adaptive", "static")
+INITS = ("identity", "random")
+
+
+class MetricGenerator(nn.Module):
+    """m_i = sum_j M_ij with M(X) = f(mean(X)), f an MLP with exact GELU between its layers.
+
+    Source: Duan et al. 2026, section 2. The sum over j is linear, as the last layer of f is, so it
+    is taken on that layer's weights and M is formed for inspection alone.
+
+    Args:
+        d_model: width D of the contexts, a multiple of n_heads.
+        n_heads: number of heads H, at least 1.
+        structure: "full", "symmetric", "psd", "low_rank", "diagonal" or "block_diagonal".
+        output: form of full: "head" emits the H metrics m_i, "matrix" all of M. Both are one
+            function class, and train alike under the factors of `parameter_factors`.
+        source: "adaptive" for the MLP, "static" for a parameter in place of its output.
+        init: "identity" makes every m_i = I at first (a rank below K: its first R directions),
+            "random" is torch's default of a linear layer for the matrix form, and its row sum for
+            the head form; a static M is taken as the weight of such a layer with D inputs.
+        rank: number of columns of the factors of psd and low_rank; 0: K for psd, max(1, K // 2)
+            for low_rank.
+        mlp_hidden: widths of the hidden layers of f, at least one.
+
+    Raises:
+        ValueError: an argument is none of these.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        structure: str = "full",
+        output: str = "head",
+        source: str = "adaptive",
+        init: str = "identity",
+        rank: int = 0,
+        mlp_hidden: Sequence[int] = (256, 512),
+    ) -> None:
+        super().__init__()
+        if source not in SOURCES:
+            raise ValueError(f"source must be one of {', '.join(SOURCES)}; got {source!r}")
+        if init not in INITS:
+            raise ValueError(f"init must be one of {', '.join(INITS)}; got {init!r}")
+        if not mlp_hidden or min(mlp_hidden) < 1:
+            raise ValueError(
+                f"mlp_hidden must list at least one width, each at least 1, got {mlp_hidden}"
+            )
+        self.d_model, self.n_heads = d_model, n_heads
+        self.structure_name, self.output, self.source = structure, output, source
+        self.structure = make_structure(structure, d_model, n_heads, output=output, rank=rank)
+        n_numbers = self.structure.n_numbers
+        if source == "static":
+            self.static = nn.Parameter(torch.empty(self.structure.shape))
+        else:
+            widths = (d_model, *mlp_hidden)
+            self.body = nn.Sequential()
+            for n_in, n_out in itertools.pairwise(widths):
+                self.body.append(nn.Linear(n_in, n_out))
+                self.body.append(nn.GELU())
+            self.last_weight = nn.Parameter(torch.empty(n_numbers, mlp_hidden[-1]))
+            self.last_bias = nn.Parameter(torch.empty(n_numbers))
+        self._fill(init)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the metrics are parameters, so that no context is read."""
+        return self.source == "static"
+
+    @torch.no_grad()
+    def _fill(self, init: str) -> None:
+        numbers_E = self.static.view(-1) if self.is_static else self.last_bias
+        if init == "identity":
+            numbers_E.copy_(self.structure.identity())
+            if not self.is_static:
+                self.last_weight.zero_()
+            return
+        n_inputs = self.d_model if self.is_static else self.last_weight.shape[1]
+        bound = 1.0 / math.sqrt(n_inputs)
+        if not self.is_static:
+            self.structure.fill_random(self.last_weight, bound)
+        self.structure.fill_random(numbers_E, bound)
+
+    def queries(self, x_BHNK: Tensor, context: Tensor | None) -> Tensor:
+        """The tokens under the metric: x_i m_i, which is what a key is compared with.
+
+        Args:
+            x_BHNK: tokens split into heads.
+            context: (B, D) one a sequence, or (B, N, D) one a token; a static source ignores it.
+
+        Returns:
+            Tensor (B, H, N, K).
+
+        Raises:
+            ValueError: the source is adaptive and there is no context.
+        """
+        if self.is_static:
+            return self._queries_of_all(x_BHNK)
+        if context is None:
+            raise ValueError("an adaptive generator needs a context")
+        hidden_S = self.hidden(context)
+        if hidden_S.dim() == 2:
+            return self._queries_of_sequences(x_BHNK, hidden_S)
+        return self._queries_of_tokens(x_BHNK, hidden_S)
+
+    def _queries_of_all(self, x_BHNK: Tensor) -> Tensor:
+        for map_GAB in self.structure.maps(self.static.flatten()):
+            if self.structure.elementwise:
+                x_BHNK = x_BHNK * map_GAB.unsqueeze(1)
+            else:
+                x_BHNK = x_BHNK @ map_GAB
+        return x_BHNK
+
+    def _queries_of_sequences(self, x_BHNK: Tensor, hidden_BS: Tensor) -> Tensor:
+        for weight_GABS, bias_GAB in self._last_maps():
+            map_BGAB = linear(hidden_BS, weight_GABS, bias_GAB)
+            if self.structure.elementwise:
+                x_BHNK = x_BHNK * map_BGAB.unsqueeze(2)
+            else:
+                x_BHNK = x_BHNK @ map_BGAB
+        return x_BHNK
+
+    def _queries_of_tokens(self, x_BHNK: Tensor, hidden_BNS: Tensor) -> Tensor:
+        x_BNHK = x_BHNK.transpose(1, 2)
+        for weight_GABS, bias_GAB in self._last_maps():
+            if self.structure.elementwise:
+                x_BNHK = x_BNHK * linear(hidden_BNS, weight_GABS, bias_GAB)
+            else:
+                flat_THB = generated_matmul(
+                    x_BNHK.flatten(0, 1), hidden_BNS.flatten(0, 1), weight_GABS, bias_GAB
+                )
+                x_BNHK = flat_THB.view(*x_BNHK.shape[:2], *flat_THB.shape[1:])
+        return x_BNHK.transpose(1, 2)
+
+    def hidden(self, context: Tensor) -> Tensor:
+        """Input (..., S) of the last layer for contexts (..., D)."""
+        hidden_S: Tensor = self.body(context.to(self.last_weight.dtype))
+        return hidden_S
+
+    def head_metrics(self, context: Tensor) -> Tensor:
+        """The metrics m_i themselves.
+
+        Args:
+            context: (..., D), any number of leading axes.
+
+        Returns:
+            Tensor (..., H, K, K); a static source repeats its metrics over the leading axes.
+        """
+        if self.is_static:
+            maps = [
+                m.expand(*context.shape[:-1], *m.shape)
+                for m in self.structure.maps(self.static.flatten())
+            ]
+        else:
+            hidden_S = self.hidden(context)
+            maps = [linear(hidden_S, weight, bias) for weight, bias in self._last_maps()]
+        if self.structure.elementwise:
+            return torch.diag_embed(maps[0])
+        metrics_HKK = maps[0]
+        for map_GAB in maps[1:]:
+            metrics_HKK = metrics_HKK @ map_GAB
+        return metrics_HKK
+
+    def metric_matrix(self, context: Tensor) -> Tensor:
+        """M itself, for inspection; nothing in a forward pass needs it.
+
+        Args:
+            context: (..., D), any number of leading axes.
+
+        Returns:
+            Tensor (..., D, D); block (i, j) holds the rows of head i and the columns of head j.
+
+        Raises:
+            ValueError: the head form of full, which holds no M.
+        """
+        if self.is_static:
+            m_DD = self.structure.matrix(self.static.flatten())
+            return m_DD.expand(*context.shape[:-1], *m_DD.shape)
+        return self.structure.matrix(linear(self.hidden(context), self.last_weight, self.last_bias))
+
+    def to_head(self) -> MetricGenerator:
+        """The head form with the same metrics, exactly: the sum is taken on the weights.
+
+        Raises:
+            ValueError: this is not the matrix form of full.
+        """
+        if (self.structure_name, self.output) != ("full", "matrix"):
+            raise ValueError(
+                "only the matrix form of full converts to the head form, "
+                f"this generator is {self.structure_name} with output {self.output!r}"
+            )
+        head = copy.deepcopy(self)
+        head.output = "head"
+        head.structure = make_structure("full", self.d_model, self.n_heads, output="head")
+        if self.is_static:
+            (summed_HKK,) = self.structure.maps(self.static.detach().flatten())
+            head.static = nn.Parameter(summed_HKK)
+        else:
+            (weight_HKKS,) = self.structure.maps(self.last_weight.detach())
+            (bias_HKK,) = self.structure.maps(self.last_bias.detach())
+            head.last_weight = nn.Parameter(weight_HKKS.flatten(0, 2))
+            head.last_bias = nn.Parameter(bias_HKK.flatten())
+        return head
+
+    def _last_maps(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight (G, A, B, S) and bias (G, A, B) of each map; without B where it is a diagonal."""
+        weights = self.structure.maps(self.last_weight)
+        biases = self.structure.maps(self.last_bias)
+        return list(zip(weights, biases, strict=True))
+
+    def extra_repr(self) -> str:
+        rank = f", rank={self.structure.rank}" if self.structure.rank else ""
+        return f"structure={self.structure_name}, output={self.output}, source={self.source}{rank}"
+
+    def parameter_factors(self) -> dict[str, Factors]:
+        """Factors under which the head form follows the AdamW trajectory of the matrix form."""
+        n_blocks = self.structure.row_sum
+        if n_blocks == 1:
+            return {}
+        factors = Factors(lr=n_blocks, decay=1.0 / n_blocks, norm=n_blocks)
+        return dict.fromkeys(
+            ("static",) if self.is_static else ("last_weight", "last_bias"), factors
+        )
+
+    def undecayed_parameters(self) -> tuple[str, ...]:
+        """Names of the own parameters that weight decay leaves alone."""
+        return ("static",) if self.is_static else ("last_bias",)
+
+
+def linear(hidden_S: Tensor, weight_ES: Tensor, bias_E: Tensor) -> Tensor:
+    """Linear layer whose output axis is an array: (..., S) to (..., *E)."""
+    flat_E = functional.linear(
+        hidden_S, weight_ES.reshape(-1, weight_ES.shape[-1]), bias_E.reshape(-1)
+    )
+    return flat_E.view(*hidden_S.shape[:-1], *bias_E.shape)

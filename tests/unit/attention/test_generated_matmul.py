@@ -1,0 +1,174 @@
+"""The causal operator: values, gradients, chunks, and what it never stores."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+from live_bytes import LiveBytes
+from torch import Tensor
+
+from damcha_core.attention.generated_matmul import generated_matmul
+
+# The function of the same name hides the module from a plain import.
+MODULE = importlib.import_module("damcha_core.attention.generated_matmul")
+TOKENS, HEADS, ROWS, COLUMNS, INPUTS = 13, 5, 3, 2, 7
+NAMES = ("x", "z", "weight", "bias")
+
+
+def arguments(n_groups: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    random = torch.Generator().manual_seed(5)
+    shapes = (
+        (TOKENS, HEADS, ROWS),
+        (TOKENS, INPUTS),
+        (n_groups, ROWS, COLUMNS, INPUTS),
+        (n_groups, ROWS, COLUMNS),
+    )
+    return [
+        torch.randn(s, generator=random, dtype=torch.float64).to(dtype).requires_grad_()
+        for s in shapes
+    ]
+
+
+def written_out(x: Tensor, z: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    matrices = torch.einsum("gabs,ts->tgab", weight, z) + bias
+    return torch.einsum("tha,thab->thb", x, matrices.expand(-1, HEADS, -1, -1))
+
+
+@pytest.fixture(params=[HEADS, 1], ids=["matrix a head", "matrix for all heads"])
+def n_groups(request) -> int:
+    return request.param
+
+
+@pytest.fixture(params=[1, 4, TOKENS + 1], ids=lambda n: f"{n} tokens a chunk")
+def _chunked(request, n_groups: int, monkeypatch) -> None:
+    monkeypatch.setattr(MODULE, "CHUNK_BYTES", request.param * n_groups * ROWS * COLUMNS * 8)
+
+
+@pytest.mark.usefixtures("_chunked")
+def test_values_and_gradients_are_those_of_the_written_out_formula(n_groups: int) -> None:
+    tensors = arguments(n_groups)
+    out = generated_matmul(*tensors)
+    expected = written_out(*tensors)
+    grad = torch.randn(out.shape, dtype=torch.float64)
+
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-13)
+    ours = torch.autograd.grad(out, tensors, grad)
+    true = torch.autograd.grad(expected, tensors, grad)
+    for name, a, b in zip(NAMES, ours, true, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.usefixtures("_chunked")
+def test_gradcheck(n_groups: int) -> None:
+    assert torch.autograd.gradcheck(generated_matmul, arguments(n_groups))
+
+
+@pytest.mark.parametrize("wanted", NAMES)
+def test_one_gradient_can_be_asked_for_alone(wanted: str) -> None:
+    tensors = arguments(HEADS)
+    for name, tensor in zip(NAMES, tensors, strict=True):
+        tensor.requires_grad_(name == wanted)
+    generated_matmul(*tensors).sum().backward()
+    all_tensors = arguments(HEADS)
+    written_out(*all_tensors).sum().backward()
+    for name, tensor, full in zip(NAMES, tensors, all_tensors, strict=True):
+        assert (tensor.grad is not None) == (name == wanted)
+        if name == wanted:
+            torch.testing.assert_close(tensor.grad, full.grad, rtol=0, atol=1e-12)
+
+
+def test_no_token_gives_an_empty_output_and_zero_gradients() -> None:
+    x, z, weight, bias = arguments(HEADS)
+    out = generated_matmul(x[:0], z[:0], weight, bias)
+    out.sum().backward()
+    assert out.shape == (0, HEADS, COLUMNS)
+    assert not weight.grad.any()
+
+
+def test_a_second_derivative_is_refused() -> None:
+    tensors = arguments(HEADS)
+    (grad,) = torch.autograd.grad(
+        generated_matmul(*tensors).square().sum(), tensors[:1], create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_autocast_computes_in_bfloat16_and_keeps_float32_gradients(n_groups: int) -> None:
+    tensors = arguments(n_groups, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = generated_matmul(*tensors)
+    out.float().sum().backward()
+    assert out.dtype == torch.bfloat16
+    true = arguments(n_groups)
+    expected = written_out(*true)
+    expected.sum().backward()
+    assert relative_error(out, expected) < 0.02
+    for name, ours, exact in zip(NAMES, tensors, true, strict=True):
+        assert ours.grad.dtype == torch.float32
+        assert relative_error(ours.grad, exact.grad) < 0.02, name
+
+
+def test_autocast_leaves_float64_alone() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert generated_matmul(*arguments(HEADS)).dtype == torch.float64
+
+
+def test_weight_gradients_of_many_chunks_are_added_up_in_float32(monkeypatch) -> None:
+    monkeypatch.setattr(MODULE, "CHUNK_BYTES", 1)
+    n_tokens = 2000
+    x, z = torch.ones(n_tokens, 1, 1), torch.ones(n_tokens, 1)
+    weight, bias = torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1)
+    tensors = [t.bfloat16().requires_grad_() for t in (x, z, weight, bias)]
+    generated_matmul(*tensors).backward(torch.ones(n_tokens, 1, 1, dtype=torch.bfloat16))
+    # bfloat16 counts no further than 256 by ones.
+    assert tensors[2].grad.item() == pytest.approx(n_tokens, rel=0.01)
+    assert tensors[3].grad.item() == pytest.approx(n_tokens, rel=0.01)
+
+
+@pytest.mark.slow
+def test_the_peak_stays_below_a_quarter_of_all_matrices() -> None:
+    n_tokens, n_heads, width, inputs = 8 * 512, 8, 32, 512
+    tensors = [
+        torch.randn(s).requires_grad_()
+        for s in (
+            (n_tokens, n_heads, width),
+            (n_tokens, inputs),
+            (n_heads, width, width, inputs),
+            (n_heads, width, width),
+        )
+    ]
+    grad = torch.randn(n_tokens, n_heads, width)
+    with LiveBytes(*tensors, grad) as memory:
+        out = generated_matmul(*tensors)
+        forward = memory.peak - out.nbytes
+        out.backward(grad)
+    products = out.nbytes + sum(t.grad.nbytes for t in tensors)
+    quarter = n_tokens * n_heads * width * width * 4 // 4
+    assert 0 < forward < quarter
+    assert 0 < memory.peak - products < quarter, f"{memory.peak - products:,} bytes"
+
+
+def test_the_counter_sees_a_tensor_that_is_stored() -> None:
+    kept = torch.ones(10)
+    with LiveBytes(kept) as memory:
+        first = kept + 1
+        second = first + 1
+        del first
+        second.add_(1)
+        third = second[:5] + 1
+    assert memory.peak == 2 * second.nbytes
+    assert memory.live == second.nbytes + third.nbytes
+
+
+def test_the_written_out_formula_fails_the_bound_on_the_peak() -> None:
+    tensors = arguments(HEADS)
+    with LiveBytes(*tensors) as memory:
+        written_out(*tensors).sum().backward()
+    assert memory.peak > TOKENS * HEADS * ROWS * COLUMNS * 8
+
+
+def relative_error(got: Tensor, expected: Tensor) -> float:
+    return ((got.double() - expected).norm() / expected.norm()).item()
