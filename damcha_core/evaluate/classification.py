@@ -1,0 +1,32 @@
+"""Scoring classification."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from damcha_core.evaluate.classification_scores import ClassificationScores
+from damcha_core.evaluate.evaluator import Evaluation, Evaluator, with_units
+from damcha_core.tasks.task import Batch
+
+
+class ClassificationEvaluator(Evaluator):
+    """Top-1, top-5 and plain cross-entropy; see classification_scores."""
+
+    def prepare(self, *, with_floors: bool) -> None:
+        """Forget earlier batches; there is no floor beside chance."""
+        self.scores = ClassificationScores()
+
+    def update(self, model: nn.Module, batch: Batch) -> None:
+        """Classify a batch and score it."""
+        self.scores.update(batch["ids"].tolist(), model(batch["images"]), batch["labels"])
+
+    def result(self, split: str) -> Evaluation:
+        """Scores of everything since prepare."""
+        metrics = with_units(self.scores.compute(), self.task.row.metrics)
+        return Evaluation(
+            split=split,
+            loss=metrics["loss"].value,
+            samples=len(self.scores.ids()),
+            metrics=metrics,
+            details={"classes": len(self.task.facts.class_names)},
+        )
