@@ -1,0 +1,1 @@
+"""Data sets, their order and their randomness."""

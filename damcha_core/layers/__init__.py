@@ -1,0 +1,1 @@
+"""Building blocks between an attention layer and a model."""

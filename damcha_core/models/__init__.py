@@ -1,0 +1,1 @@
+"""Models: the Transformer stack, the masked image model, the vision Transformer."""

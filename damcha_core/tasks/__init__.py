@@ -1,0 +1,1 @@
+"""Tasks: what a run trains. A task owns its data, its model and its loss."""

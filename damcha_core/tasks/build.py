@@ -1,0 +1,27 @@
+"""From settings to a task."""
+
+from __future__ import annotations
+
+from damcha_core.catalog.loading import load
+from damcha_core.catalog.tasks import task_row
+from damcha_core.config.schema import RunConfig
+from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.tasks.task import Task, TaskFacts
+
+
+def build_task(
+    config: RunConfig, facts: TaskFacts | None = None, *, notify: Notify = no_notice
+) -> Task:
+    """The task that run.task names.
+
+    Args:
+        config: resolved settings.
+        facts: facts of the data from a run folder; None reads them from the data when needed.
+        notify: told how far reading or fetching the data has come.
+
+    Raises:
+        UsageError: there is no such task.
+    """
+    row = task_row(config.run.task)
+    task: Task = load(row.builder)(row, config, facts=facts, notify=notify)
+    return task
