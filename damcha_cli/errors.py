@@ -10,14 +10,15 @@ from typing import Any
 import typer
 
 from damcha_cli.output import notice
-from damcha_core.errors import ConfigError, DamchaError
+from damcha_core.errors import ConfigError, DamchaError, Interrupted
 
 
 def reported(command: Callable[..., None]) -> Callable[..., None]:
     """Make a command end with the exit code of the error it raises.
 
     A DamchaError becomes its message on stderr; Ctrl-C ends with 130; a full disk with 7. Anything
-    else is a defect of ours and keeps its traceback (exit code 1).
+    else is a defect of ours and keeps its traceback (exit code 1). A reader of our output that
+    left is for main() to see.
     """
 
     @functools.wraps(command)
@@ -28,6 +29,9 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             for problem in error.problems:
                 notice(f"error: {problem}")
             raise typer.Exit(error.exit_code) from None
+        except Interrupted as stop:
+            notice(str(stop))
+            raise typer.Exit(stop.exit_code) from None
         except DamchaError as error:
             notice(f"error: {error}")
             raise typer.Exit(error.exit_code) from None

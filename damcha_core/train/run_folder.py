@@ -226,6 +226,13 @@ def _require_no_run(path: Path) -> None:
 
 
 def _require_usable(path: Path) -> None:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # too long, not to be searched, a NUL in it
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"--out {path}: cannot be used: {reason}") from None
     _require_no_run(path)
     place = next(p for p in [path, *path.absolute().parents] if p.exists())
     if not place.is_dir():

@@ -37,6 +37,7 @@ def test_the_same_seed_gives_the_same_bits_in_two_processes(child, tmp_path, unb
     assert fingerprint(a) == fingerprint(b) == fingerprint(unbroken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_five_kills_change_no_bit(child, tmp_path, unbroken, workers):
     out, resumed_at = tmp_path / "run", []
@@ -47,9 +48,7 @@ def test_five_kills_change_no_bit(child, tmp_path, unbroken, workers):
         resumes = (out / "run.toml").exists()
         resumed_at += [last_step(out)] if resumes else []
         goal = max(aim, last_step(out) + 1)
-        process = child(
-            train_and_hold, out, resumes, goal + HEADROOM, {} if resumes else changes
-        )
+        process = child(train_and_hold, out, resumes, goal + HEADROOM, {} if resumes else changes)
         wait_for(lambda goal=goal: last_step(out) >= goal, process)
         time.sleep(chance.uniform(0, 0.05))
         process.kill()
@@ -59,7 +58,7 @@ def test_five_kills_change_no_bit(child, tmp_path, unbroken, workers):
     process = child(train_and_hold, out, True, 0, {})
     process.join()
     assert process.exitcode == 0
-    print(f"{workers} workers: resumed at steps {resumed_at} of {TOTAL}")
+    print(f"{workers} workers: resumed at steps {resumed_at} of {TOTAL}")  # noqa: T201
     assert len(resumed_at) == KILLS
     assert all(0 < step < TOTAL for step in resumed_at)
     assert resumed_at == sorted(set(resumed_at))

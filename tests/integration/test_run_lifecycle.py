@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_data import tiny_root, write_cifar10
+from tiny_data import tiny_root, write_cifar10, write_pictures
 from tiny_runs import (
     STEPS_PER_EPOCH,
     Recorder,
@@ -22,6 +22,7 @@ from tiny_runs import (
 
 from damcha_core.config.resolve import config_from_run
 from damcha_core.errors import CheckpointError, DataError, UsageError
+from damcha_core.train.rehearsal import rehearse
 from damcha_core.train.run import start
 from damcha_core.train.run_folder import RunFolder
 from damcha_core.train.trained_run import load_run
@@ -168,9 +169,7 @@ def worsening(monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> None:
         evaluation = validate(self, log, stop)
         main = self.task.row.metrics[0].name
         value = type(evaluation.metrics[main])(next(left), "", 1, "lower")
-        return type(evaluation)(
-            evaluation.split, 0.0, 1, {**evaluation.metrics, main: value}
-        )
+        return type(evaluation)(evaluation.split, 0.0, 1, {**evaluation.metrics, main: value})
 
     monkeypatch.setattr(Trainer, "_validate", scored)
 
@@ -258,6 +257,24 @@ def test_another_thread_count_is_said(run):
     watcher = Recorder()
     go_on(run, watcher, **{"run.threads": 2, "train.epochs": EPOCHS + 1})
     assert any("the run had 1 threads, now 2" in notice for notice in watcher.notices)
+
+
+def test_what_the_data_and_the_settings_give_cause_for_is_said(tmp_path):
+    write_pictures(tmp_path / "data", n_each=4)
+    (tmp_path / "data" / "images" / "train" / "left" / "broken.png").write_bytes(b"no picture")
+    changes: dict[str, object] = {
+        "run.task": "images",
+        "data.root": str(tmp_path / "data"),
+        "data.image_size": 16,
+        "train.label_smoothing": 0.1,
+        "train.max_steps": 1,
+    }
+    rehearsed, trained = Recorder(), Recorder()
+    rehearse(tiny_config(tmp_path / "run", **changes), rehearsed)
+    train(tmp_path / "run", trained, **changes)
+    for watcher in (rehearsed, trained):
+        assert any("broken.png" in notice for notice in watcher.notices)
+        assert any("label_smoothing has no effect" in notice for notice in watcher.notices)
 
 
 def test_warm_up_as_long_as_the_schedule_is_warned_about(tmp_path):

@@ -143,9 +143,7 @@ def ids_named(text: str) -> list[int]:
         ("gradient", "head.weight"),
     ],
 )
-def test_a_run_stops_with_its_weights_as_they_were(
-    tmp_path, how, where, value, micro_batch, step
-):
+def test_a_run_stops_with_its_weights_as_they_were(tmp_path, how, where, value, micro_batch, step):
     trainer = broken_trainer(tmp_path / "run", how, value, step, micro_batch)
     text = require_stopped(trainer, step)
     assert where in text
@@ -172,9 +170,10 @@ def test_mended_data_let_the_run_go_on_as_if_nothing_had_been(tmp_path, monkeypa
             batch["images"][-1] = math.nan
         return batch
 
-    with monkeypatch.context() as patched, pytest.raises(NonFiniteError, match="step 4: "):
-        patched.setattr(ReconstructionDataset, "__getitems__", broken)
+    monkeypatch.setattr(ReconstructionDataset, "__getitems__", broken)
+    with pytest.raises(NonFiniteError, match="step 4: "):
         train(tmp_path / "run", **CHANGES)
+    monkeypatch.undo()
     require_finite_files(tmp_path / "run")
     assert last_folder(tmp_path / "run").name == "step-00000003"
     go_on(tmp_path / "run")
@@ -192,7 +191,7 @@ def test_a_validation_that_is_not_finite_stops_the_run_too(tmp_path, monkeypatch
         return validate(self, log, stop)
 
     monkeypatch.setattr(Trainer, "_validate", poisoned)
-    with pytest.raises(NonFiniteError, match="validation after step 12: .* picture 0") as caught:
+    with pytest.raises(NonFiniteError, match=r"validation after step 12: .* picture 0") as caught:
         train(tmp_path / "run", **{"train.ema_decay": average})
     assert caught.value.exit_code == 5
     assert last_folder(tmp_path / "run").name == "step-00000006"

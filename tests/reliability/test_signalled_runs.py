@@ -16,6 +16,7 @@ from child_runs import run_command_line, wait_for
 from tiny_data import N_TRAIN
 from tiny_runs import (
     STEPS_PER_EPOCH,
+    Recorder,
     child_environment,
     fingerprint,
     go_on,
@@ -28,6 +29,8 @@ from tiny_runs import (
 )
 
 from damcha_core.config.document import to_toml
+from damcha_core.errors import Interrupted
+from damcha_core.train import checkpoint_store
 from damcha_core.train.checkpoint import read_checkpoint
 from damcha_core.train.run import resume
 
@@ -52,11 +55,26 @@ def run_file(folder: Path, out: Path) -> Path:
 
 
 def group_is_gone(group: int) -> bool:
+    """Whether no process of a group runs; those that are dead and not yet reaped do not."""
+    if Path("/proc/self/stat").exists():
+        return all(state == "Z" for state, its in processes() if its == group)
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return True
     return False
+
+
+def processes() -> list[tuple[str, int]]:
+    """State and process group of every process, as /proc tells."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _parent, group = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        found.append((state, int(group)))
+    return found
 
 
 def until(what: Callable[[], bool]) -> bool:
@@ -96,9 +114,7 @@ def in_a_validation(out: Path) -> bool:
         (signal.SIGINT, in_a_validation, True),
     ],
 )
-def test_a_signal_saves_and_ends_with_its_code(
-    child, tmp_path, unbroken, number, moment, to_group
-):
+def test_a_signal_saves_and_ends_with_its_code(child, tmp_path, unbroken, number, moment, to_group):
     out, output = tmp_path / "run", tmp_path / "output"
     file = run_file(tmp_path, out)
     process = child(run_command_line, ["train", "--config", str(file)], output)
@@ -159,8 +175,6 @@ def test_the_installed_program_stopped_by_its_group_goes_on_as_it_says(tmp_path,
 
 def train_and_stall(out: Path, marker: Path, changes: dict[str, object]) -> None:
     """Train with workers in a session of its own; stall after a step of the second epoch."""
-    from tiny_runs import Recorder
-
     os.setsid()
 
     def stall(report) -> None:
@@ -192,9 +206,6 @@ def test_a_second_signal_ends_the_run_at_once(child, tmp_path, unbroken, second)
 
 
 def test_a_signal_while_a_checkpoint_is_written_waits_for_it(tmp_path, monkeypatch):
-    from damcha_core.errors import Interrupted
-    from damcha_core.train import checkpoint_store
-
     out = tmp_path / "run"
     write, struck = checkpoint_store.write_checkpoint, []
 
@@ -215,9 +226,6 @@ def test_a_signal_while_a_checkpoint_is_written_waits_for_it(tmp_path, monkeypat
 
 
 def test_a_signal_after_the_last_step_does_not_undo_the_end(tmp_path, monkeypatch):
-    from damcha_core.train import checkpoint_store
-    from tiny_runs import Recorder
-
     out = tmp_path / "run"
     write = checkpoint_store.write_checkpoint
 

@@ -104,9 +104,7 @@ def one_checkpoint(folder: Path) -> CheckpointStore:
         "pathlib.Path.write_text",
     ],
 )
-def test_a_full_disk_leaves_the_old_checkpoint_and_no_part_of_the_new(
-    tmp_path, monkeypatch, place
-):
+def test_a_full_disk_leaves_the_old_checkpoint_and_no_part_of_the_new(tmp_path, monkeypatch, place):
     store = one_checkpoint(tmp_path)
 
     def full(*_arguments, **_options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -58,4 +59,4 @@ def test_factors_never_rise_after_the_warm_up_nor_leave_their_range(floor):
     values = factors(5, 30, floor, 60)
     assert all(0 < value <= 1 for value in values[:5])
     assert all(floor <= value <= 1 for value in values[5:])
-    assert all(later <= earlier for earlier, later in zip(values[5:], values[6:], strict=False))
+    assert all(later <= earlier for earlier, later in itertools.pairwise(values[5:]))
