@@ -80,7 +80,7 @@ def start(config: RunConfig, observer: Observer) -> RunOutcome:
         raise ConfigError(problems)
     device = choose_device(config.run.device)
     Precision(config.train.precision, device)  # refuses what the device lacks, before any work
-    folder = RunFolder.for_new_run(config)
+    RunFolder.for_new_run(config)  # refuses a folder that is taken, before any work
     with torch_settings(config), memory_errors():
         task = build_task(config, notify=observer.progress)
         config = with_values(config, {"train.horizon_steps": horizon_steps(config, task)})
@@ -90,6 +90,7 @@ def start(config: RunConfig, observer: Observer) -> RunOutcome:
             observer.notice(line)
         _warn_about_schedule(config, observer)
         learner = build_learner(config, task, device)
+        folder = RunFolder.for_new_run(config)  # a default name may have been taken meanwhile
         with folder.claim(config):
             _store_data_facts(folder, task)
             return _train(config, task, learner, folder, TrainState(), "", observer)

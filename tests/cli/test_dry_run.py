@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tomllib
 from command_line import SMALL, damcha
 
+from damcha_core.config.toml_text import parse_toml
 from damcha_core.data.digits import load_digits
 
 
 def test_it_states_settings_sizes_time_and_one_real_step() -> None:
     answer = damcha("train", "--dry-run", *SMALL, "--epochs", 3).done()
     settings, facts = answer.out.split("\nrun folder")
-    assert tomllib.loads(settings)["train"]["epochs"] == 3
-    assert tomllib.loads(settings)["train"]["horizon_steps"] == 63
+    train = parse_toml(settings, "dry run")["train"]
+    assert (train["epochs"], train["horizon_steps"]) == (3, 63)
     for words in (
         "runs/digits-damcha-s0 (not created)",
         "device          cpu",

@@ -73,6 +73,13 @@ def test_odd_file_names_are_shown_as_they_are(digits_run) -> None:
     assert reconstruct(digits_run, path)["pictures"][0]["name"] == name
 
 
+def test_a_file_name_that_is_no_text_is_escaped(digits_run) -> None:
+    path = save_grey(Path("plain.png"), noise(0)).rename("bytes \udcff.png")
+    name = reconstruct(digits_run, path)["pictures"][0]["name"]
+    assert name.startswith("bytes ")
+    assert name.isprintable()
+
+
 def test_a_picture_depends_on_no_other_picture(digits_run) -> None:
     paths = [save_grey(Path(f"{i}.png"), noise(i)) for i in range(3)]
     together = reconstruct(digits_run, *paths)["pictures"]

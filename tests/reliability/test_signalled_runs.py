@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -37,7 +36,8 @@ from damcha_core.train.run import resume
 WORKERS = 2
 SECONDS = 90.0
 """How long anything here may take before it counts as hanging."""
-CHANGES: dict[str, object] = {"train.epochs": 9, "data.workers": WORKERS, "eval.batch_size": 1}
+EPOCHS = 15
+CHANGES: dict[str, object] = {"train.epochs": EPOCHS, "data.workers": WORKERS, "eval.batch_size": 1}
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,9 @@ def in_a_step(out: Path) -> bool:
 
 
 def in_a_validation(out: Path) -> bool:
-    """All steps of the second epoch are made and its five validation batches are under way."""
-    return lines(out, "train") >= 2 * STEPS_PER_EPOCH and lines(out, "valid") < 2
+    """All steps of an epoch are made and its five validation batches are under way."""
+    epochs, steps = divmod(lines(out, "train"), STEPS_PER_EPOCH)
+    return steps == 0 and 2 <= epochs < EPOCHS and lines(out, "valid") < epochs
 
 
 @pytest.mark.slow
@@ -162,14 +163,12 @@ def test_the_installed_program_stopped_by_its_group_goes_on_as_it_says(tmp_path,
     assert process.returncode == 143, stderr
     assert stdout == ""
     require_clean_stop(out, stderr)
+    stopped_at = last_folder(out).name
     assert until(lambda: group_is_gone(process.pid)), "a process was left behind"
-    advice = stderr.splitlines()[-1].partition("damcha train ")[2].split()
-    resumed = subprocess.run(
-        [*program, *advice, "--set", "data.workers=0", "--json"],
-        capture_output=True, env=child_environment(), text=True, timeout=SECONDS,
-    )  # fmt: skip
-    assert resumed.returncode == 0, resumed.stderr
-    assert json.loads(resumed.stdout)["resumed_from"].startswith("step-")
+    option, advised = stderr.splitlines()[-1].partition("damcha train ")[2].split()
+    assert option == "--resume"
+    outcome = go_on(Path(advised), **{"data.workers": 0})
+    assert outcome.resumed_from == stopped_at
     assert fingerprint(out) == fingerprint(unbroken)
 
 
