@@ -62,7 +62,7 @@ class DiskError(DamchaError):
     exit_code = 7
 
 
-class Interrupted(DamchaError):
+class Interrupted(DamchaError):  # noqa: N818 (being asked to stop is no error)
     """A signal asked the run to stop; its state has been saved.
 
     Args:

@@ -52,6 +52,17 @@ def conflicts(config: RunConfig) -> Iterator[Conflict]:
             f"model.patch_size = {model.patch_size}: give a divisor of {data.image_size}, such as "
             f"{divisor(data.image_size, model.patch_size)}",
         )
+    elif (
+        row is not None
+        and row.reconstructs
+        and data.image_size == model.patch_size
+        and 0 < data.mask_ratio < 1
+    ):
+        yield Conflict(
+            ("model.patch_size", "data.mask_ratio"),
+            f"model.patch_size = {model.patch_size} leaves one patch a picture, which cannot be "
+            f"hidden and visible at once: give a smaller divisor of {data.image_size}",
+        )
     if isinstance(config.attention.options, DamchaOptions):
         yield from damcha_conflicts(config.attention.options)
 

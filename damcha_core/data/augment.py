@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torchvision.transforms.v2 import functional
 
 N_DRAWS = 3
 """Random draws a picture needs: shift down, shift right, mirror."""
@@ -57,6 +56,8 @@ class Augment:
         Raises:
             ValueError: max_shift reaches the side of the pictures.
         """
+        from torchvision.transforms.v2 import functional  # takes seconds to import
+
         if self.max_shift:
             images_BCSS = self._shifted(images_BCSS, draws_B3)
         if self.flip:
@@ -66,6 +67,8 @@ class Augment:
         return images_BCSS
 
     def _shifted(self, images_BCSS: Tensor, draws_B3: NDArray[np.uint64]) -> Tensor:
+        from torchvision.transforms.v2 import functional
+
         n_images, _, side, _ = images_BCSS.shape
         if self.max_shift >= side:
             raise ValueError(f"max_shift {self.max_shift} must be below the image side {side}")

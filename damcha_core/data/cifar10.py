@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.datasets import CIFAR10
-from torchvision.datasets.utils import calculate_md5
 
 from damcha_core.data.augment import Augment
 from damcha_core.data.batch_file import read_batch_file
 from damcha_core.data.cifar_archive import fetch_files
-from damcha_core.data.file_name import printable_name
+from damcha_core.data.cifar_published import Published
+from damcha_core.data.file_name import md5_of, printable_name
 from damcha_core.data.image_data import ImageData, ImageSplit, Notify, no_notice
 from damcha_core.errors import DataError
 
@@ -68,19 +67,19 @@ def load_cifar10(
     if image_size != IMAGE_SIZE:
         raise DataError(f"CIFAR-10 is 32 x 32 pixels: set data.image_size = 32, not {image_size}")
     root = Path(root).expanduser()
-    folder = root / CIFAR10.base_folder
+    folder = root / Published.base_folder
     _complete_folder(root, folder, verify, classes, notify)
     if verify:
         _check_files(folder)
-    class_names = _read_class_names(folder / CIFAR10.meta["filename"])
-    parts = [_read_pictures(folder / name, len(class_names)) for name, _ in CIFAR10.train_list]
+    class_names = _read_class_names(folder / Published.meta["filename"])
+    parts = [_read_pictures(folder / name, len(class_names)) for name, _ in Published.train_list]
     images = torch.cat([images for images, _ in parts])
     labels = torch.cat([labels for _, labels in parts])
     n_train = len(images) - valid_count(len(images))
     return ImageData(
         train=ImageSplit(images[:n_train], labels[:n_train]),
         valid=ImageSplit(images[n_train:], labels[n_train:]),
-        test=ImageSplit(*_read_pictures(folder / CIFAR10.test_list[0][0], len(class_names))),
+        test=ImageSplit(*_read_pictures(folder / Published.test_list[0][0], len(class_names))),
         class_names=class_names,
         augment=Augment(max_shift=4, flip=True),
     )
@@ -88,14 +87,14 @@ def load_cifar10(
 
 def published_checksums() -> dict[str, str]:
     """Published md5 of each file."""
-    meta = CIFAR10.meta
-    return dict([*CIFAR10.train_list, *CIFAR10.test_list, (meta["filename"], meta["md5"])])
+    meta = Published.meta
+    return dict([*Published.train_list, *Published.test_list, (meta["filename"], meta["md5"])])
 
 
 def _complete_folder(root: Path, folder: Path, verify: bool, classes: bool, notify: Notify) -> None:
     needed = list(published_checksums())
     if not verify:
-        needed.remove(CIFAR10.meta["filename"])
+        needed.remove(Published.meta["filename"])
     missing = [name for name in needed if not (folder / name).is_file()]
     if not missing:
         return
@@ -109,9 +108,9 @@ def _complete_folder(root: Path, folder: Path, verify: bool, classes: bool, noti
         what = "its files" if len(missing) == len(needed) else ", ".join(missing)
         raise DataError(
             f"CIFAR-10: {what} were looked for in {printable_name(folder.absolute())} and are not "
-            f"there; {error}. On a machine with network get {CIFAR10.url} and put it into "
+            f"there; {error}. On a machine with network get {Published.url} and put it into "
             f"{printable_name(root.absolute())} as it is (or unpack it there), or point data.root "
-            f"or DAMCHA_DATA at the folder that holds {CIFAR10.base_folder}.\n"
+            f"or DAMCHA_DATA at the folder that holds {Published.base_folder}.\n"
             f"This runs today, on built-in data: damcha train --task {instead}"
         ) from error
 
@@ -120,7 +119,7 @@ def _check_files(folder: Path) -> None:
     for name, published in published_checksums().items():
         path = folder / name
         try:
-            found = calculate_md5(path)
+            found = md5_of(path)
         except OSError as error:
             raise DataError(f"{printable_name(path)} cannot be read: {error.strerror}") from error
         if found != published:
@@ -139,7 +138,7 @@ def valid_count(n_pictures: int) -> int:
     """
     if n_pictures < 2:
         raise DataError(
-            f"{n_pictures} training pictures in all of {CIFAR10.base_folder}; training and "
+            f"{n_pictures} training pictures in all of {Published.base_folder}; training and "
             "validation need at least one each"
         )
     return _PUBLISHED_VALID if n_pictures == _PUBLISHED else max(1, n_pictures // 10)
@@ -148,7 +147,7 @@ def valid_count(n_pictures: int) -> int:
 def _read_class_names(path: Path) -> tuple[str, ...]:
     if not path.exists():
         return _STANDARD_NAMES
-    names = read_batch_file(path).get(CIFAR10.meta["key"])
+    names = read_batch_file(path).get(Published.meta["key"])
     if not isinstance(names, list) or len(names) < 2:
         raise DataError(f"{printable_name(path)} holds no list label_names of two or more classes")
     if not all(isinstance(name, bytes | str) for name in names):

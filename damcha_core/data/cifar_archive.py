@@ -1,7 +1,4 @@
-"""Gets the files of CIFAR-10 from the archive they are published in, from disk or the network.
-
-Names, address and checksums are those that torchvision publishes with its CIFAR10 class.
-"""
+"""Gets the files of CIFAR-10 from the archive they are published in, from disk or the network."""
 
 from __future__ import annotations
 
@@ -15,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from torchvision.datasets import CIFAR10
-from torchvision.datasets.utils import check_integrity
 
-from damcha_core.data.file_name import printable_name
+from damcha_core.data.cifar_published import Published
+from damcha_core.data.file_name import md5_of, printable_name
 from damcha_core.data.image_data import Notify
 from damcha_core.errors import DataError
 
@@ -43,18 +39,18 @@ def fetch_files(root: Path, names: list[str], notify: Notify) -> None:
         DataError: there is no archive and the download failed.
         DataError: root cannot be written.
     """
-    archive = root / CIFAR10.filename
+    archive = root / Published.filename
     if archive.exists():
         _check_archive(archive)
         response = None
     else:
-        response = _connect(CIFAR10.url)
+        response = _connect(Published.url)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{CIFAR10.filename}.lock"):
+        with FileLock(root / f".{Published.filename}.lock"):
             if response is not None and not archive.exists():
                 _download(response, archive, notify)
-            _unpack(archive, root / CIFAR10.base_folder, names)
+            _unpack(archive, root / Published.base_folder, names)
     except OSError as error:
         raise DataError(
             f"{printable_name(root)} cannot be written ({error.strerror or error})"
@@ -65,10 +61,10 @@ def fetch_files(root: Path, names: list[str], notify: Notify) -> None:
 
 
 def _check_archive(archive: Path) -> None:
-    if not check_integrity(archive, CIFAR10.tgz_md5):
+    if md5_of(archive) != Published.tgz_md5:
         raise DataError(
             f"{printable_name(archive)} is cut off or damaged: {archive.stat().st_size:,} bytes "
-            f"whose md5 is not the published {CIFAR10.tgz_md5}. Nothing was taken from it: "
+            f"whose md5 is not the published {Published.tgz_md5}. Nothing was taken from it: "
             "delete it"
         )
 
@@ -116,15 +112,15 @@ def _download(response: Any, archive: Path, notify: Notify) -> None:
                 file.write(chunk)
                 done += len(chunk)
                 notify(f"downloading {archive.name}", done, total)
-        if not check_integrity(partial, CIFAR10.tgz_md5):
+        if md5_of(partial) != Published.tgz_md5:
             raise DataError(
-                f"the download of {CIFAR10.url} is incomplete or altered ({done:,} bytes, md5 not "
-                f"{CIFAR10.tgz_md5}); it was thrown away. Try again"
+                f"the download of {Published.url} is incomplete or altered ({done:,} bytes, md5 "
+                f"not {Published.tgz_md5}); it was thrown away. Try again"
             )
         os.replace(partial, archive)
     except (TimeoutError, http.client.HTTPException, ConnectionError) as error:
         raise DataError(
-            f"the download of {CIFAR10.url} broke off after {done:,} bytes ({error}); try again"
+            f"the download of {Published.url} broke off after {done:,} bytes ({error}); try again"
         ) from error
     finally:
         partial.unlink(missing_ok=True)

@@ -103,14 +103,14 @@ class Trainer:
             EvaluationStopped: a signal arrived; a validation that is still owed comes first when
                 the run is resumed, because the epoch is not closed.
         """
-        started = time.perf_counter()
+        started, epoch = time.perf_counter(), self.state.epoch + 1
         train_loss = self._train_epoch(log, observer, stop)
         evaluation = self._validate(log, stop)
         improved = self._close_epoch(evaluation)
         self._save(log, best=improved)
         observer.epoch(
             EpochReport(
-                epoch=self.state.epoch,
+                epoch=epoch,
                 step=self.state.step,
                 train_loss=train_loss,
                 metrics={name: m.value for name, m in evaluation.metrics.items()},

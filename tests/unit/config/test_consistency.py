@@ -13,7 +13,7 @@ from damcha_core.config.consistency import (
     notices,
     training_problems,
 )
-from damcha_core.config.resolve import resolve_mapping
+from damcha_core.config.resolve import resolve, resolve_mapping
 from damcha_core.config.schema import RunConfig, RunSection
 from damcha_core.errors import ConfigError
 
@@ -100,3 +100,10 @@ def test_suggested_numbers():
     assert divisor(32, 5) == 4
     assert divisor(8, 100) == 8
     assert divisor(7, 3) == 1
+
+
+def test_one_patch_a_picture_cannot_be_half_hidden():
+    with pytest.raises(ConfigError, match="leaves one patch a picture"):
+        resolve(None, ["model.patch_size=8"])
+    assert resolve(None, ["model.patch_size=8", "data.mask_ratio=1.0"]).data.mask_ratio == 1
+    assert resolve(None, ["model.patch_size=8", "run.task=digits-cls"]).model.patch_size == 8

@@ -10,10 +10,13 @@ import time
 import numpy as np
 import pytest
 import torch
-from torchvision.datasets import CIFAR10
+import torchvision
 
 from damcha_core.data import cifar10
+from damcha_core.data.batch_file import read_batch_file
 from damcha_core.data.cifar10 import load_cifar10, published_checksums, valid_count
+from damcha_core.data.cifar_published import Published
+from damcha_core.data.file_name import md5_of
 from damcha_core.errors import DataError
 
 BASE = "cifar-10-batches-py"
@@ -32,9 +35,9 @@ def publish(root, monkeypatch):
     def md5(name):
         return hashlib.md5((root / BASE / name).read_bytes()).hexdigest()
 
-    monkeypatch.setattr(CIFAR10, "train_list", [[n, md5(n)] for n, _ in CIFAR10.train_list])
-    monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", md5("test_batch")]])
-    monkeypatch.setattr(CIFAR10, "meta", {**CIFAR10.meta, "md5": md5("batches.meta")})
+    monkeypatch.setattr(Published, "train_list", [[n, md5(n)] for n, _ in Published.train_list])
+    monkeypatch.setattr(Published, "test_list", [["test_batch", md5("test_batch")]])
+    monkeypatch.setattr(Published, "meta", {**Published.meta, "md5": md5("batches.meta")})
 
 
 @pytest.fixture
@@ -78,17 +81,30 @@ def test_pictures_and_labels(tmp_path, write_batches, protocol):
 
 def test_same_pictures_as_torchvision(cifar_root, monkeypatch):
     for path in (cifar_root / BASE).iterdir():  # text keys, as torchvision reads them
-        content = pickle.loads(path.read_bytes(), encoding="bytes")
-        if b"label_names" in content:
-            content[b"label_names"] = [name.decode() for name in content[b"label_names"]]
-        text = {key.decode(): value for key, value in content.items()}
+        text = read_batch_file(path)
+        if "label_names" in text:
+            text["label_names"] = [name.decode() for name in text["label_names"]]
         path.write_bytes(pickle.dumps(text, 2))
     publish(cifar_root, monkeypatch)
     data = load_cifar10(root=cifar_root)
-    theirs = CIFAR10(cifar_root, train=False)
+    sums = {path.name: md5_of(path) for path in (cifar_root / BASE).iterdir()}
+    peer = torchvision.datasets.CIFAR10
+    monkeypatch.setattr(peer, "train_list", [[n, sums[n]] for n, _ in peer.train_list])
+    monkeypatch.setattr(peer, "test_list", [["test_batch", sums["test_batch"]]])
+    monkeypatch.setattr(peer, "meta", {**peer.meta, "md5": sums["batches.meta"]})
+    theirs = peer(cifar_root, train=False)
     assert np.array_equal(data.test.images.permute(0, 2, 3, 1).numpy(), theirs.data)
     assert data.test.labels.tolist() == theirs.targets
     assert list(data.class_names) == theirs.classes
+
+
+def test_published_values_are_torchvisions():
+    names = ("url", "filename", "tgz_md5", "base_folder", "train_list", "test_list", "meta")
+    for name in names:
+        ours, theirs = getattr(Published, name), getattr(torchvision.datasets.CIFAR10, name)
+        if name.endswith("_list"):
+            theirs = [tuple(entry) for entry in theirs]
+        assert ours == theirs, name
 
 
 def test_published_length_holds_out_5000():
@@ -101,12 +117,12 @@ def test_published_length_holds_out_5000():
 def test_files_of_other_writers(cifar_root, keys):
     expected = load_cifar10(root=cifar_root, verify=False)
     for path in (cifar_root / BASE).iterdir():
-        content = pickle.loads(path.read_bytes(), encoding="bytes")
-        if keys == "text":
-            content = {key.decode(): value for key, value in content.items()}
-        elif b"labels" in content:
-            labels = np.array(content[b"labels"], dtype=">i4" if "array" in keys else "<i8")
-            content[b"labels"] = labels if "array" in keys else list(labels)
+        content = read_batch_file(path)
+        if keys != "text":
+            if "labels" in content:
+                labels = np.array(content["labels"], dtype=">i4" if "array" in keys else "<i8")
+                content["labels"] = labels if "array" in keys else list(labels)
+            content = {key.encode(): value for key, value in content.items()}
         path.write_bytes(pickle.dumps(content, 2))
     found = load_cifar10(root=cifar_root, verify=False)
     assert torch.equal(found.train.images, expected.train.images)
@@ -212,5 +228,5 @@ def test_unreadable_file(cifar_root, monkeypatch):
     def fail(path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(cifar10, "calculate_md5", fail)
+    monkeypatch.setattr(cifar10, "md5_of", fail)
     refused(cifar_root, "data_batch_1 cannot be read: Permission denied")

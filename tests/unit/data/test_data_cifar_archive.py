@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from torchvision.datasets import CIFAR10
 
 from damcha_core.data import cifar_archive
 from damcha_core.data.cifar10 import load_cifar10
+from damcha_core.data.cifar_published import Published
 from damcha_core.errors import DataError
 
-BASE = CIFAR10.base_folder
-ARCHIVE = CIFAR10.filename
+BASE = Published.base_folder
+ARCHIVE = Published.filename
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def published(tmp_path, write_batches, monkeypatch):
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         tar.add(source / BASE, arcname=BASE)
         tar.add(source / BASE / "readme.html", arcname="../escaped.html")
-    monkeypatch.setattr(CIFAR10, "train_list", [[n, of(n)] for n, _ in CIFAR10.train_list])
-    monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", of("test_batch")]])
-    monkeypatch.setattr(CIFAR10, "meta", {**CIFAR10.meta, "md5": of("batches.meta")})
-    monkeypatch.setattr(CIFAR10, "tgz_md5", md5(buffer.getvalue()))
+    monkeypatch.setattr(Published, "train_list", [[n, of(n)] for n, _ in Published.train_list])
+    monkeypatch.setattr(Published, "test_list", [["test_batch", of("test_batch")]])
+    monkeypatch.setattr(Published, "meta", {**Published.meta, "md5": of("batches.meta")})
+    monkeypatch.setattr(Published, "tgz_md5", md5(buffer.getvalue()))
     return buffer.getvalue()
 
 
@@ -72,7 +72,7 @@ def served(content, monkeypatch, *, length=None, delay=0.0):
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/{ARCHIVE}"
-        monkeypatch.setattr(CIFAR10, "url", address)
+        monkeypatch.setattr(Published, "url", address)
         # A proxy of the machine must not stand between the test and itself.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         monkeypatch.setattr(urllib.request, "urlopen", opener.open)
