@@ -31,8 +31,8 @@ class MultiHeadAttention(AttentionLayer):
         self.out = output_projection(d_model)
 
     def attend(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
-        qkv_BN3HK = self.qkv(x_BND).view(*x_BND.shape[:2], 3, self.n_heads, self.d_head)
-        q_BHNK, k_BHNK, v_BHNK = qkv_BN3HK.permute(2, 0, 3, 1, 4).unbind(0)
+        # One chunk a projection, not one array of three: its gradient is put together in one copy.
+        q_BHNK, k_BHNK, v_BHNK = map(self.split_heads, self.qkv(x_BND).chunk(3, dim=-1))
         heads_BHNK = masked_attention(
             q_BHNK,
             k_BHNK,

@@ -34,7 +34,14 @@ CHANGES: dict[str, object] = {
     "train.save_every_steps": 1,
     "train.keep_last": 100,
 }
-STEPS = [1, 5, 9]
+MOMENTS = [
+    (1, 0, math.nan),
+    (5, 0, math.inf),
+    (5, 1, math.nan),
+    (9, 0, math.nan),
+    (9, 1, -math.inf),
+]
+"""Step, micro-batch, value: the first step, the middle, the last; inside an accumulation."""
 
 
 class BrokenTask(ReconstructionTask):
@@ -131,9 +138,7 @@ def ids_named(text: str) -> list[int]:
     return [int(number) for number in found.group(1).rstrip(", ").split(", ")]
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("micro_batch", [0, 1])
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(("step", "micro_batch", "value"), MOMENTS)
 @pytest.mark.parametrize(
     ("how", "where"),
     [
