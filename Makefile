@@ -29,7 +29,7 @@ demo: $(VENV)/.installed
 
 # Two bars cannot share a terminal: TERM=dumb asks for a plain line an epoch.
 demo-train-%: $(VENV)/.installed
-	TERM=dumb $(BIN)/damcha train --task digits --attention $* --name demo-$* > /dev/null
+	TERM=dumb $(BIN)/damcha train --task digits --attention $* --name demo-$* --set run.threads=1 > /dev/null
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest

@@ -25,7 +25,22 @@ from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.checkpoint_store import CheckpointStore
 from damcha_core.train.observer import StepReport
 
-PRELOADED = ["pytest", "child_runs", "damcha_cli.app", "damcha_core.models.masked_image"]
+PRELOADED = [
+    "pytest",
+    "child_runs",
+    "damcha_cli.app",
+    "damcha_cli.commands.train",
+    "damcha_cli.progress",
+    "damcha_cli.report",
+    "damcha_core.data.cifar10",
+    "damcha_core.evaluate.reconstruction",
+    "damcha_core.models.masked_image",
+    # The first optimiser and the first picture of a process import these for seconds.
+    "torch._dynamo",
+    "torchvision.transforms.v2",
+]
+"""What a child would import while it works; imported once, by the server."""
+
 HOLD_SECONDS = 100.0
 """How long a child waits to be killed."""
 

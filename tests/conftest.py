@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
+
+# Before anything imports torch, and for every child process: two test processes share the cores,
+# and the bits of a sum depend on the number of threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 StartChild = Callable[..., BaseProcess]
 

@@ -51,7 +51,7 @@ def settings_tables(draw):
         "attention": attention,
         "data": {
             "root": draw(TEXT),
-            "image_size": patch * draw(st.integers(1, 64)),
+            "image_size": patch * draw(st.integers(2, 64)),
             "mask_ratio": draw(st.floats(0, 1)),
         },
         "train": {
