@@ -28,12 +28,15 @@ MAX_OPCODES = 4_000_000
 MAX_CONTAINERS = 1_000
 
 _CONTAINERS = {"EMPTY_DICT", "EMPTY_LIST", "DICT", "LIST", "TUPLE", "TUPLE1"}
-_OPCODES = _CONTAINERS.union(
-    """PROTO FRAME STOP MARK EMPTY_TUPLE TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS
-    BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET NONE NEWTRUE NEWFALSE BININT BININT1 BININT2
-    LONG1 BINFLOAT BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8
-    BINUNICODE SHORT_BINUNICODE BINUNICODE8 GLOBAL STACK_GLOBAL REDUCE BUILD""".split()
-)
+_MEMO_OPCODES = {"BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_OPCODES = _CONTAINERS.union(_MEMO_OPCODES) | {
+    *("PROTO", "FRAME", "STOP", "MARK", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD"),
+    *("EMPTY_TUPLE", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "SETITEM", "SETITEMS"),
+    *("BINGET", "LONG_BINGET"),
+    *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
+    *("BINSTRING", "SHORT_BINSTRING", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+}
 _KINDS = "uib"
 """Whole numbers and bools: the only array types that batch files hold."""
 
@@ -67,16 +70,25 @@ def read_batch_file(path: Path) -> dict[str, Any]:
     # A damaged pickle can make the reader fail with almost any exception.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{name} is no batch file of CIFAR-10: {reason}") from error
+        raise DataError(f"{name} is no batch file of CIFAR-10: {reason[:300]}") from error
 
 
 def _check_opcodes(content: bytes) -> None:
-    """Read the opcodes without carrying them out."""
+    """Read the opcodes without carrying them out.
+
+    Containers are limited because deep ones crash Python (the hash of a nested tuple). A pair or
+    triple that is at once the arguments of a call does not count, as no stand-in takes or
+    returns a container of containers; labels that are NumPy numbers have one each.
+    """
     containers = 0
+    previous = ""
     for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
         if opcode.name not in _OPCODES:
             raise pickle.UnpicklingError(f"the pickle opcode {opcode.name} is not admitted")
         containers += opcode.name in _CONTAINERS
+        if opcode.name not in _MEMO_OPCODES:
+            containers += previous in ("TUPLE2", "TUPLE3") and opcode.name != "REDUCE"
+            previous = opcode.name
         # The reader makes its table of remembered objects as long as the largest index.
         wild_index = opcode.name == "LONG_BINPUT" and int(argument or 0) > number
         if number > MAX_OPCODES or containers > MAX_CONTAINERS or wild_index:
@@ -154,8 +166,10 @@ class _StoredType:
 
     __slots__ = ("dtype",)
 
-    def __init__(self, code: bytes | str, *_flags: object) -> None:
+    def __init__(self, code: bytes | str, *flags: object) -> None:
         text = _text(code)
+        if not all(isinstance(flag, int) for flag in flags):
+            raise pickle.UnpicklingError("an array type with odd flags")
         if len(text) != 2 or text[0] not in _KINDS or text[1] not in "1248":
             raise pickle.UnpicklingError(f"the array type {text!r} is not admitted")
         self.dtype = np.dtype(text)
@@ -184,8 +198,10 @@ class _StoredArray:
         self.array = _array_from_buffer(raw, stored_type, shape, order).array
 
 
-def _empty_array(*_arguments: object) -> _StoredArray:
-    """Stand-in of _reconstruct: the shape asked for here is not allocated."""
+def _empty_array(array_type: object, shape: object, code: bytes | str) -> _StoredArray:
+    """Stand-in of _reconstruct: it is given a shape of 0 and gets the real one as its state."""
+    if not isinstance(array_type, _Call) or shape != (0,) or _text(code) != "b":
+        raise pickle.UnpicklingError("an array that does not begin empty")
     return _StoredArray()
 
 

@@ -76,7 +76,7 @@ def load_cifar10(
     parts = [_read_pictures(folder / name, len(class_names)) for name, _ in CIFAR10.train_list]
     images = torch.cat([images for images, _ in parts])
     labels = torch.cat([labels for _, labels in parts])
-    n_train = len(images) - _valid_count(len(images), folder)
+    n_train = len(images) - valid_count(len(images))
     return ImageData(
         train=ImageSplit(images[:n_train], labels[:n_train]),
         valid=ImageSplit(images[n_train:], labels[n_train:]),
@@ -86,14 +86,14 @@ def load_cifar10(
     )
 
 
-def _checksums() -> dict[str, str]:
+def published_checksums() -> dict[str, str]:
     """Published md5 of each file."""
     meta = CIFAR10.meta
     return dict([*CIFAR10.train_list, *CIFAR10.test_list, (meta["filename"], meta["md5"])])
 
 
 def _complete_folder(root: Path, folder: Path, verify: bool, classes: bool, notify: Notify) -> None:
-    needed = list(_checksums())
+    needed = list(published_checksums())
     if not verify:
         needed.remove(CIFAR10.meta["filename"])
     missing = [name for name in needed if not (folder / name).is_file()]
@@ -117,7 +117,7 @@ def _complete_folder(root: Path, folder: Path, verify: bool, classes: bool, noti
 
 
 def _check_files(folder: Path) -> None:
-    for name, published in _checksums().items():
+    for name, published in published_checksums().items():
         path = folder / name
         try:
             found = calculate_md5(path)
@@ -131,11 +131,16 @@ def _check_files(folder: Path) -> None:
             )
 
 
-def _valid_count(n_pictures: int, folder: Path) -> int:
+def valid_count(n_pictures: int) -> int:
+    """How many of the last training pictures are held out for validation.
+
+    Raises:
+        DataError: there are fewer than two.
+    """
     if n_pictures < 2:
         raise DataError(
-            f"{printable_name(folder)}: {n_pictures} training pictures; training and validation "
-            "need at least one each"
+            f"{n_pictures} training pictures in all of {CIFAR10.base_folder}; training and "
+            "validation need at least one each"
         )
     return _PUBLISHED_VALID if n_pictures == _PUBLISHED else max(1, n_pictures // 10)
 

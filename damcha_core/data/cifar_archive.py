@@ -86,13 +86,15 @@ def _connect(url: str) -> Any:
         try:
             response = urllib.request.urlopen(url, timeout=READ_SECONDS)
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             answer.append(error)
             return
         answer.append(response)
         if given_up.is_set():
             response.close()
 
-    thread = threading.Thread(target=open_url, daemon=True)
+    thread = threading.Thread(target=open_url, name="opening", daemon=True)
     thread.start()
     thread.join(CONNECT_SECONDS)
     if not answer:

@@ -46,9 +46,6 @@ class PictureError(DataError):
         self.path = path
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[PictureError], tuple[str | os.PathLike[str], str]]:
-        return PictureError, (self.path, self.reason)
-
 
 def open_rgb(path: str | os.PathLike[str], image_size: int) -> Tensor:
     """Read a picture of any mode and make it a square of RGB.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from damcha_core.catalog.tasks import MetricSpec
 from damcha_core.data.loader import make_loader
 from damcha_core.evaluate.sample_scores import Score
 from damcha_core.tasks.task import Batch, Task, move_batch
+
+REPORTED_DIGITS = 12
 
 
 class EvaluationStopped(Exception):  # noqa: N818 (a request to stop is no error)
@@ -132,6 +135,17 @@ def with_units(
     }
 
 
+def reported_value(value: float | None) -> float | None:
+    """A score as records state it: twelve significant digits, None if it is no finite number.
+
+    The model computes in float64, and its last bits may move with the batch size, the thread
+    count and the machine; the first twelve digits do not.
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{REPORTED_DIGITS}g}")
+
+
 def build_evaluator(task: Task) -> Evaluator:
     """The evaluator that the task's catalogue row names."""
     evaluator: Evaluator = load(task.row.evaluator)(task)
@@ -142,8 +156,8 @@ def reporting_model(model: nn.Module) -> nn.Module:
     """A copy of a model in float64, for numbers that are reported.
 
     In float32 the last digits of a score move with the batch size, the thread count and the
-    device; in float64 they do not reach the digits that are printed. Devices without float64 (mps)
-    keep their format.
+    device; in float64 they do not reach those that reported_value keeps. Devices without float64
+    (mps) keep their format.
     """
     device = next(model.parameters()).device
     reported = copy.deepcopy(model)

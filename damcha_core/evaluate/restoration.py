@@ -5,20 +5,16 @@ Shape suffixes: B batch, C channels, S picture side, P patches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchvision.transforms.v2 import functional
 
 from damcha_core.data.image_data import ImageSplit
-from damcha_core.data.picture import PictureError, open_rgb
 from damcha_core.data.reconstruction_dataset import ReconstructionDataset
-from damcha_core.errors import DataError
-from damcha_core.evaluate.evaluator import Evaluation
-from damcha_core.evaluate.picture_grid import PictureRow
+from damcha_core.evaluate.evaluator import Evaluation, reported_value
+from damcha_core.evaluate.picture_grid import TITLES, GridGeometry, PictureRow
 from damcha_core.evaluate.reconstruction import ReconstructionEvaluator
 from damcha_core.evaluate.reconstruction_scores import hidden_pixels
 from damcha_core.tasks.reconstruction import ReconstructionTask
@@ -44,42 +40,26 @@ class Restoration:
     n_hidden: int
     n_patches: int
 
+    def records(self, geometry: GridGeometry) -> list[dict[str, Any]]:
+        """What is known of each picture, in plain types.
 
-def open_pictures(
-    paths: Sequence[Path], *, image_size: int, channels: int
-) -> tuple[ImageSplit, tuple[str, ...]]:
-    """Picture files as a split of their own.
+        Args:
+            geometry: of the grid that shows the first of them.
 
-    Args:
-        paths: the files.
-        image_size: side they are brought to, in pixels.
-        channels: 3 for RGB, 1 for grey.
-
-    Returns:
-        The pictures that could be read, and a line for each that could not.
-
-    Raises:
-        DataError: none could be read.
-    """
-    images, names, notices = [], [], []
-    for path in paths:
-        try:
-            image_CSS = open_rgb(path, image_size)
-        except PictureError as error:
-            notices.append(f"skipped {error}")
-            continue
-        images.append(functional.rgb_to_grayscale(image_CSS) if channels == 1 else image_CSS)
-        names.append(path.name)
-    if not images:
-        raise DataError("no picture could be read:\n" + "\n".join(notices))
-    return ImageSplit(torch.stack(images), names=tuple(names)), tuple(notices)
-
-
-def first_pictures(split: ImageSplit, count: int, split_name: str) -> ImageSplit:
-    """The first pictures of a split, named after their place in it."""
-    count = min(count, len(split))
-    names = split.names or tuple(f"{split_name} {i}" for i in range(len(split)))
-    return ImageSplit(split.images[:count], peak=split.peak, names=names[:count])
+        Returns:
+            For each picture its name, its scores, and, where it is drawn, the box (left, top,
+            right, bottom) of its panels in the grid.
+        """
+        records: list[dict[str, Any]] = [
+            {
+                "name": name,
+                **{metric: reported_value(v[i]) for metric, v in self.per_picture.items()},
+            }
+            for i, name in enumerate(self.names)
+        ]
+        for record, boxes in zip(records, geometry.boxes, strict=False):
+            record["panels"] = {t: list(box) for t, box in zip(TITLES, boxes, strict=True)}
+        return records
 
 
 def restore(
@@ -89,10 +69,12 @@ def restore(
     *,
     mean_picture_CSS: Tensor,
     split_name: str,
+    one_mask: bool = False,
 ) -> Restoration:
     """Hide patches of pictures and paint them with a model.
 
-    The mask of a picture is a function of run.seed and its place among the pictures.
+    The mask of a picture is a function of run.seed and its place among the pictures, as it is in
+    an evaluation.
 
     Args:
         task: gives patch size, mask ratio and seed.
@@ -100,6 +82,8 @@ def restore(
         pictures: at least one.
         mean_picture_CSS: mean training picture, for the floors.
         split_name: what the report calls these pictures.
+        one_mask: True hides the patches of the first place in all of them, so that the result of
+            a picture depends on no other.
     """
     config = task.config
     dataset = ReconstructionDataset(
@@ -116,28 +100,20 @@ def restore(
     for start in range(0, len(pictures), config.eval.batch_size):
         stop = min(start + config.eval.batch_size, len(pictures))
         batch = dataset.__getitems__([(0, i) for i in range(start, stop)])
-        images_BCSS = batch["images"].to(parameter)
-        hidden_BP = batch["hidden"].to(parameter.device)
+        images_BCSS, hidden_BP = batch["images"].to(parameter), batch["hidden"]
+        if one_mask:
+            hidden_BP = dataset[0, 0]["hidden"].expand_as(hidden_BP)
+        hidden_BP = hidden_BP.to(parameter.device)
         with torch.no_grad():
             predicted_BCSS = evaluator.predict(model, images_BCSS, hidden_BP)
         evaluator.score(batch["ids"].tolist(), images_BCSS, predicted_BCSS, hidden_BP)
-        pixels_B1SS = hidden_pixels(
-            batch["hidden"], config.model.patch_size, images_BCSS.shape[-1]
-        )
-        rows += [
-            PictureRow(image.cpu(), predicted.cpu(), pixels)
-            for image, predicted, pixels in zip(
-                images_BCSS, predicted_BCSS, pixels_B1SS, strict=True
-            )
-        ]
+        pixels_B1SS = hidden_pixels(hidden_BP.cpu(), config.model.patch_size, images_BCSS.shape[-1])
+        rows += list(zip(images_BCSS.cpu(), predicted_BCSS.cpu(), pixels_B1SS, strict=True))
     per_picture = evaluator.scores.per_image()
     names = pictures.names or tuple(str(i) for i in range(len(pictures)))
-    captioned = tuple(
-        PictureRow(row.original, row.predicted, row.hidden, _caption(name, decibels))
-        for row, name, decibels in zip(rows, names, per_picture["masked_psnr"], strict=True)
-    )
+    captions = map(_caption, names, per_picture["masked_psnr"])
     return Restoration(
-        rows=captioned,
+        rows=tuple(PictureRow(*row, caption) for row, caption in zip(rows, captions, strict=True)),
         names=names,
         evaluation=evaluator.result(split_name),
         per_picture=per_picture,

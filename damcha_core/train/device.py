@@ -1,0 +1,68 @@
+"""The device of a run, and what happens when its memory does not suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from damcha_core.errors import OutOfMemoryError, UsageError
+
+
+def choose_device(name: str) -> torch.device:
+    """The device a name stands for.
+
+    Args:
+        name: "auto" (cuda, then mps, then cpu), "cpu", "cuda", "cuda:N" or "mps".
+
+    Raises:
+        UsageError: that device is not there; there is no fallback to another one.
+    """
+    if name == "auto":
+        return torch.device(_best_available())
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(
+            f"--device {name}: no such kind of device; choose auto, cpu, cuda, cuda:N or mps"
+        ) from None
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise UsageError(
+                f"--device {name}: torch sees {count} CUDA devices here; use --device auto or cpu"
+            )
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        raise UsageError("--device mps: not available here; use --device auto or cpu")
+    elif device.type not in ("cpu", "mps"):
+        raise UsageError(f"--device {name}: choose auto, cpu, cuda, cuda:N or mps")
+    return device
+
+
+def _best_available() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Turn a failed allocation, of the device or the machine, into advice."""
+    try:
+        yield
+    except MemoryError as error:
+        raise _out_of_memory("the machine") from error
+    except torch.OutOfMemoryError as error:
+        raise _out_of_memory("the device") from error
+    except RuntimeError as error:
+        if "DefaultCPUAllocator" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+        raise _out_of_memory("the machine") from error
+
+
+def _out_of_memory(where: str) -> OutOfMemoryError:
+    return OutOfMemoryError(
+        f"{where} ran out of memory.\nLower train.batch_size and raise train.accumulate by the "
+        "same factor (the update stays the same), or choose a smaller model."
+    )

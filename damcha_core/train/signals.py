@@ -1,0 +1,50 @@
+"""Ctrl-C, SIGTERM: asked once, a run stops at the next step boundary and saves itself."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Context in which SIGINT and SIGTERM set a flag instead of ending the process.
+
+    The handler does nothing else, so a checkpoint that is being written is finished first. A
+    second signal ends the process at once; the last complete checkpoint stays good.
+    """
+
+    def __init__(self) -> None:
+        self.signal_number = 0
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self.signal_number != 0
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal_number:
+            # Data workers ignore these signals and would outlive us by some seconds.
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            os._exit(128 + number)
+        self.signal_number = number
+
+    def __enter__(self) -> StopRequest:
+        # Only the main thread may set handlers; a run inside another thread has none.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {s: signal.signal(s, self._handle) for s in WATCHED}
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        for watched, handler in self._previous.items():
+            signal.signal(watched, handler)

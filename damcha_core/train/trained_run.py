@@ -1,0 +1,234 @@
+"""A run that was trained, read back from its folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from damcha_core.config.identity import differing_keys
+from damcha_core.config.resolve import config_from_run
+from damcha_core.config.schema import RunConfig
+from damcha_core.errors import CheckpointError, UsageError
+from damcha_core.evaluate.evaluator import Evaluation, build_evaluator, reporting_model
+from damcha_core.tasks.build import build_task
+from damcha_core.tasks.reconstruction import ReconstructionTask
+from damcha_core.tasks.task import Task
+from damcha_core.train.checkpoint import Checkpoint
+from damcha_core.train.device import choose_device, memory_errors
+from damcha_core.train.learner import EMA
+from damcha_core.train.result import result_record
+from damcha_core.train.resumption import require_own
+from damcha_core.train.run_folder import RunFolder
+from damcha_core.train.tensor_file import read_tensors
+from damcha_core.train.weights import load_weights
+
+if TYPE_CHECKING:
+    from damcha_core.evaluate.restoration import Restoration
+
+EVALUATION_MAY_CHANGE = (
+    "run.device",
+    "run.threads",
+    "data.root",
+    "data.workers",
+    "data.mask_ratio",
+    "data.verify",
+    "eval.split",
+    "eval.batch_size",
+)
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A trained model with the settings and the task it was trained on.
+
+    Attributes:
+        folder: where it lives.
+        stored: the settings it was trained under.
+        config: these settings, as changed for this evaluation.
+        task: its task; data is read only when a split is asked for.
+        model: in evaluation mode and float64 (float32 on mps), EMA weights where there are any.
+        checkpoint: name of the checkpoint the weights are from.
+        step: its step.
+    """
+
+    folder: RunFolder
+    stored: RunConfig
+    config: RunConfig
+    task: Task
+    model: nn.Module
+    checkpoint: str
+    step: int
+
+    @property
+    def device(self) -> str:
+        """Where the model computes."""
+        return str(next(self.model.parameters()).device)
+
+    def evaluate(self, split: str) -> tuple[Evaluation, dict[str, Any]]:
+        """Score the model on a split, with the trivial answers beside it.
+
+        Args:
+            split: "train", "valid" or "test".
+
+        Returns:
+            The scores, and the record for result.json.
+
+        Raises:
+            DataError: the data set is missing.
+            UsageError: there is no such split.
+            OutOfMemoryError: the batch does not fit.
+        """
+        with memory_errors():
+            evaluation = build_evaluator(self.task).evaluate(
+                self.model,
+                split,
+                batch_size=self.config.eval.batch_size,
+                workers=self.config.data.workers,
+                with_floors=True,
+            )
+        return evaluation, self.record(evaluation)
+
+    def record(self, evaluation: Evaluation) -> dict[str, Any]:
+        """The record of an evaluation of this run, as result.json holds it."""
+        name = self.folder.path.resolve().name
+        return result_record(self.stored, evaluation, run=name, step=self.step)
+
+    def reconstruction_task(self) -> ReconstructionTask:
+        """The task, where it is one that hides patches and paints them.
+
+        Raises:
+            CheckpointError: the run was trained on something else.
+        """
+        if not isinstance(self.task, ReconstructionTask):
+            raise CheckpointError(
+                f"{self.folder.path}: trained on {self.config.run.task}, which classifies; "
+                "reconstruct needs a run of digits, cifar10 or images"
+            )
+        return self.task
+
+    def reconstruct(
+        self, images: Sequence[Path], *, split: str = "", count: int = 8
+    ) -> tuple[Restoration, tuple[str, ...]]:
+        """Hide patches of pictures and paint them again.
+
+        Args:
+            images: picture files, which all get the same mask; none takes the first pictures of
+                a split, masked as in an evaluation.
+            split: that split; empty takes eval.split.
+            count: how many pictures of the split.
+
+        Returns:
+            The restored pictures, and a line for each file that could not be read.
+
+        Raises:
+            CheckpointError: the run was not trained to reconstruct.
+            UsageError: picture files together with a split.
+            DataError: no picture could be read.
+        """
+        from damcha_core.evaluate.given_pictures import first_pictures, open_pictures
+        from damcha_core.evaluate.restoration import restore
+
+        task = self.reconstruction_task()
+        if images and split:
+            raise UsageError("give picture files or --split, not both")
+        split_name = "pictures" if images else split or self.config.eval.split
+        notices: tuple[str, ...] = ()
+        if images:
+            facts = task.facts
+            pictures, notices = open_pictures(
+                images, image_size=facts.image_size, channels=facts.channels
+            )
+        else:
+            pictures = first_pictures(task.split(split_name), count, split_name)
+        with memory_errors():
+            restoration = restore(
+                task,
+                self.model,
+                pictures,
+                mean_picture_CSS=self._mean_picture(),
+                split_name=split_name,
+                one_mask=bool(images),
+            )
+        return restoration, notices
+
+    def _mean_picture(self) -> Tensor:
+        path, facts = self.folder.mean_picture_file, self.task.facts
+        picture_CSS = read_tensors(path).get("mean_picture", torch.empty(0))
+        shape = (facts.channels, facts.image_size, facts.image_size)
+        if picture_CSS.shape != shape or picture_CSS.dtype != torch.float64:
+            raise CheckpointError(f"{path}: no picture of this run: it should be {shape} float64")
+        return picture_CSS
+
+
+def load_run(
+    path: Path,
+    *,
+    checkpoint: str = "best",
+    sets: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+) -> TrainedRun:
+    """Read a run back.
+
+    Args:
+        path: the run folder; nothing outside it is needed.
+        checkpoint: "best", "last", a step or a checkpoint's name.
+        sets: "section.key=value" changes of EVALUATION_MAY_CHANGE.
+        flags: changes by dotted key, likewise; None as a value: not given.
+
+    Raises:
+        CheckpointError: there is no such run or checkpoint, or it is damaged or does not fit.
+        ConfigError: a change is not valid.
+        UsageError: a change would make it another model, or the device is not there.
+    """
+    folder = RunFolder.open(path)
+    stored = folder.read_config()
+    config = config_from_run(folder.config_file, sets, flags)
+    forbidden = [k for k in differing_keys(stored, config) if k not in EVALUATION_MAY_CHANGE]
+    if forbidden:
+        raise UsageError(
+            f"{', '.join(forbidden)} cannot change in a trained run; "
+            f"only {', '.join(EVALUATION_MAY_CHANGE)} may"
+        )
+    target = choose_device(config.run.device)
+    name, content = _read_checkpoint(folder, checkpoint)
+    place = folder.checkpoints.folder / name
+    require_own(place, content, stored)
+    task = build_task(config, folder.read_facts())
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
+    with memory_errors():
+        model = reporting_model(task.build_model().to(target))
+        try:
+            load_weights(model, _reported_weights(content, config))
+        except CheckpointError as error:
+            raise CheckpointError(f"{place}: {error}") from error
+    return TrainedRun(folder, stored, config, task, model.eval(), name, content.step)
+
+
+def _read_checkpoint(folder: RunFolder, wanted: str) -> tuple[str, Checkpoint]:
+    """Read a checkpoint; where that fails, say which other one is there."""
+    try:
+        return folder.checkpoints.load(wanted)
+    except CheckpointError as error:
+        others = [name for name in folder.checkpoints.names() if name not in str(error)]
+        if not others:
+            raise
+        raise CheckpointError(
+            f"{error}\nAnother one is there: --checkpoint {others[-1]}"
+        ) from error
+
+
+def _reported_weights(checkpoint: Checkpoint, config: RunConfig) -> Mapping[str, Tensor]:
+    """The EMA's weights where the run kept one, else the model's."""
+    if config.train.ema_decay == 0:
+        return checkpoint.weights
+    return {
+        name.removeprefix(EMA): tensor
+        for name, tensor in checkpoint.tensors.items()
+        if name.startswith(EMA)
+    }
