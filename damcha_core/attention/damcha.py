@@ -9,11 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
+from damcha_core.attention.cache import AttentionCache
+from damcha_core.attention.carry import Carry
 from damcha_core.attention.generator import MetricGenerator
 from damcha_core.attention.layer import AttentionLayer, merge_heads
 from damcha_core.attention.masking import masked_attention
+from damcha_core.attention.metric_cache import MetricCache
 from damcha_core.attention.pooling import prefix_mean, token_mean
 from damcha_core.attention.projections import input_projection, output_projection
+from damcha_core.attention.refresh import RATIO, Packing, Refresh
 from damcha_core.attention.stack import AttentionStack
 from damcha_core.errors import ShapeError
 
@@ -23,7 +27,9 @@ class DamchaAttention(AttentionLayer):
 
     X_i is the i-th slice of K features of the input. There is no query and no key projection: the
     metric m_i, generated from the mean of the real tokens, takes their place. A causal layer
-    generates one for each query, from the mean of the real tokens up to and including it.
+    generates one for each query, from the mean of the real tokens up to and including it, or, with
+    a `refresh`, one for some of them, which those that follow use as well (see `Refresh`). A layer
+    that is not causal has one metric for all queries, and refresh has no effect on it.
     Duan et al. 2026, section 2.
 
     Args:
@@ -32,14 +38,18 @@ class DamchaAttention(AttentionLayer):
         generator: a generator that something else owns, for example one for several layers. It is
             not registered here: whoever made it has to. None: the layer makes and owns one.
         dropout: probability with which an attention weight is dropped in training, in [0, 1).
+        refresh: after how many real tokens a causal layer makes a new metric: "token", a whole
+            number from 1, or "geometric".
+        refresh_ratio: ratio of the geometric schedule, above 1.
         options: arguments of `MetricGenerator` for the generator the layer makes.
 
     Raises:
+        ValueError: a size or an option is not valid.
         TypeError: options come together with a generator.
         ShapeError: the generator has another d_model or n_heads.
-        ValueError: a size or an option is not valid.
     """
 
+    cache_class = MetricCache
     generator: MetricGenerator
 
     def __init__(
@@ -49,9 +59,12 @@ class DamchaAttention(AttentionLayer):
         *,
         generator: MetricGenerator | None = None,
         dropout: float = 0.0,
+        refresh: str | int = "token",
+        refresh_ratio: float = RATIO,
         **options: Any,
     ) -> None:
         super().__init__(d_model, n_heads, dropout=dropout)
+        self.refresh = Refresh(refresh, refresh_ratio)
         if generator is None:
             self.generator = MetricGenerator(d_model, n_heads, **options)
         else:
@@ -78,14 +91,26 @@ class DamchaAttention(AttentionLayer):
         # Past Module.__setattr__, which would register it here as well as at its owner.
         self.__dict__["generator"] = generator
 
-    def attend(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
+    def attend(
+        self,
+        x_BND: Tensor,
+        key_mask: Tensor | None,
+        is_causal: bool,
+        carry: Carry | None,
+        cache: AttentionCache | None,
+    ) -> Tensor:
         x_BHNK = self.split_heads(x_BND)
-        static = self.generator.is_static
-        context = None if static else self.context(x_BND, key_mask, is_causal)
+        keys_BHNK, values_BHNK = x_BHNK, self.split_heads(self.value(x_BND))
+        if isinstance(cache, MetricCache) and not self.generator.is_static:
+            q_BHNK = cache.queries(self.generator, self.refresh, x_BND, x_BHNK, key_mask)
+        else:
+            q_BHNK = self.queries(x_BND, key_mask, is_causal)
+        if isinstance(cache, MetricCache):
+            keys_BHNK, values_BHNK, key_mask = cache.append(keys_BHNK, values_BHNK, key_mask)
         heads_BHNK = masked_attention(
-            self.generator.queries(x_BHNK, context),
-            x_BHNK,
-            self.split_heads(self.value(x_BND)),
+            q_BHNK,
+            keys_BHNK,
+            values_BHNK,
             key_mask=key_mask,
             is_causal=is_causal,
             dropout=self.dropout if self.training else 0.0,
@@ -93,9 +118,29 @@ class DamchaAttention(AttentionLayer):
         out_BND: Tensor = self.out(merge_heads(heads_BHNK))
         return out_BND
 
+    def queries(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
+        """The tokens of whole sequences under their metrics, (B, H, N, K)."""
+        x_BHNK = self.split_heads(x_BND)
+        if self.generator.is_static:
+            return self.generator.queries(x_BHNK, None)
+        if not is_causal or self.refresh.is_exact:
+            return self.generator.queries(x_BHNK, self.context(x_BND, key_mask, is_causal))
+        packing = None if key_mask is None else Packing(key_mask)
+        packed_BND = x_BND if packing is None else packing.pack(x_BND)
+        q_BHNK = self.generator.queries(
+            self.split_heads(packed_BND),
+            self.refresh.contexts(packed_BND),
+            self.refresh.runs(x_BND.shape[1]),
+        )
+        return q_BHNK if packing is None else packing.unpack(q_BHNK)
+
     def context(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
         """What the metrics are generated from: (B, D), or causal (B, N, D)."""
-        return prefix_mean(x_BND, key_mask) if is_causal else token_mean(x_BND, key_mask)
+        if not is_causal:
+            return token_mean(x_BND, key_mask)
+        if self.refresh.is_exact:
+            return prefix_mean(x_BND, key_mask)
+        return self.refresh.context_of_tokens(x_BND, key_mask)
 
     def head_metrics(
         self, x_BND: Tensor, *, key_mask: Tensor | None = None, is_causal: bool = False
@@ -146,6 +191,8 @@ def build_damcha(
     *,
     dropout: float = 0.0,
     share: bool = True,
+    refresh: str | int = "token",
+    refresh_ratio: float = RATIO,
     **options: Any,
 ) -> AttentionStack:
     """The attentions of a stack of n_layers blocks.
@@ -156,6 +203,9 @@ def build_damcha(
         n_layers: number of layers, at least 0.
         dropout: probability with which an attention weight is dropped in training, in [0, 1).
         share: True for one generator (or one static M) for all layers, False for one a layer.
+        refresh: after how many real tokens a causal layer makes a new metric: "token", a whole
+            number from 1, or "geometric".
+        refresh_ratio: ratio of the geometric schedule, above 1.
         options: arguments of `MetricGenerator`: structure, output, source, init, rank, mlp_hidden.
 
     Raises:
@@ -164,7 +214,15 @@ def build_damcha(
     shared = MetricGenerator(d_model, n_heads, **options) if share else None
     own = {} if share else options
     layers = [
-        DamchaAttention(d_model, n_heads, generator=shared, dropout=dropout, **own)
+        DamchaAttention(
+            d_model,
+            n_heads,
+            generator=shared,
+            dropout=dropout,
+            refresh=refresh,
+            refresh_ratio=refresh_ratio,
+            **own,
+        )
         for _ in range(n_layers)
     ]
     return AttentionStack(layers=layers, shared=shared)

@@ -1,7 +1,8 @@
 """Metrics of the heads, generated from a context or learned as they are.
 
-Shapes: B batch, N tokens, D width, H heads, K head width, E emitted numbers, S inputs of the last
-layer; a map is one of G (H, or 1 for all heads) with A rows and B columns.
+Shapes: B batch, N tokens, J runs of tokens that share a metric, D width, H heads, K head width,
+E emitted numbers, S inputs of the last layer; a map is one of G (H, or 1 for all heads) with A rows
+and B columns.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch.nn import functional
 from damcha_core.attention.generated_matmul import generated_matmul
 from damcha_core.attention.parameter_groups import Factors
 from damcha_core.attention.structures import make_structure
+from damcha_core.attention.token_runs import run_of_token
 
 SOURCES = ("adaptive", "static")
 INITS = ("identity", "random")
@@ -103,12 +105,16 @@ class MetricGenerator(nn.Module):
             self.structure.fill_random(self.last_weight, bound)
         self.structure.fill_random(numbers_E, bound)
 
-    def queries(self, x_BHNK: Tensor, context: Tensor | None) -> Tensor:
+    def queries(
+        self, x_BHNK: Tensor, context: Tensor | None, runs: Sequence[int] | None = None
+    ) -> Tensor:
         """The tokens under the metric: x_i m_i, which is what a key is compared with.
 
         Args:
             x_BHNK: tokens split into heads.
-            context: (B, D) one a sequence, or (B, N, D) one a token; a static source ignores it.
+            context: (B, D) one a sequence, (B, N, D) one a token, or (B, J, D) one a run; a static
+                source ignores it.
+            runs: number of tokens in each of the J runs, N in all.
 
         Returns:
             Tensor (B, H, N, K).
@@ -117,42 +123,39 @@ class MetricGenerator(nn.Module):
             ValueError: the source is adaptive and there is no context.
         """
         if self.is_static:
-            return self._queries_of_all(x_BHNK)
+            return self.under(x_BHNK, self.structure.maps(self.static.flatten()))
         if context is None:
             raise ValueError("an adaptive generator needs a context")
-        hidden_S = self.hidden(context)
-        if hidden_S.dim() == 2:
-            return self._queries_of_sequences(x_BHNK, hidden_S)
-        return self._queries_of_tokens(x_BHNK, hidden_S)
+        if context.dim() == 2:
+            return self.under(x_BHNK, self.maps(context))
+        hidden_BJS, x_BNHK = self.hidden(context), x_BHNK.transpose(1, 2)
+        for weight_GABS, bias_GAB in self._last_maps():
+            if not self.structure.elementwise:
+                x_BNHK = generated_matmul(x_BNHK, hidden_BJS, weight_GABS, bias_GAB, runs)
+                continue
+            map_BNHK = linear(hidden_BJS, weight_GABS, bias_GAB)
+            if runs is not None:
+                map_BNHK = map_BNHK.index_select(1, run_of_token(runs, map_BNHK.device))
+            x_BNHK = x_BNHK * map_BNHK
+        return x_BNHK.transpose(1, 2)
 
-    def _queries_of_all(self, x_BHNK: Tensor) -> Tensor:
-        for map_GAB in self.structure.maps(self.static.flatten()):
+    def maps(self, context: Tensor) -> tuple[Tensor, ...]:
+        """The metrics as linear maps (..., G, A, B), applied one after the other; see `under`.
+
+        Args:
+            context: (..., D), any number of leading axes.
+        """
+        hidden_S = self.hidden(context)
+        return tuple(linear(hidden_S, weight, bias) for weight, bias in self._last_maps())
+
+    def under(self, x_BHNK: Tensor, maps: Sequence[Tensor]) -> Tensor:
+        """The tokens under given maps, (G, A, B) for all sequences or (B, G, A, B)."""
+        for map_GAB in maps:
             if self.structure.elementwise:
-                x_BHNK = x_BHNK * map_GAB.unsqueeze(1)
+                x_BHNK = x_BHNK * map_GAB.unsqueeze(-2)
             else:
                 x_BHNK = x_BHNK @ map_GAB
         return x_BHNK
-
-    def _queries_of_sequences(self, x_BHNK: Tensor, hidden_BS: Tensor) -> Tensor:
-        for weight_GABS, bias_GAB in self._last_maps():
-            map_BGAB = linear(hidden_BS, weight_GABS, bias_GAB)
-            if self.structure.elementwise:
-                x_BHNK = x_BHNK * map_BGAB.unsqueeze(2)
-            else:
-                x_BHNK = x_BHNK @ map_BGAB
-        return x_BHNK
-
-    def _queries_of_tokens(self, x_BHNK: Tensor, hidden_BNS: Tensor) -> Tensor:
-        x_BNHK = x_BHNK.transpose(1, 2)
-        for weight_GABS, bias_GAB in self._last_maps():
-            if self.structure.elementwise:
-                x_BNHK = x_BNHK * linear(hidden_BNS, weight_GABS, bias_GAB)
-            else:
-                flat_THB = generated_matmul(
-                    x_BNHK.flatten(0, 1), hidden_BNS.flatten(0, 1), weight_GABS, bias_GAB
-                )
-                x_BNHK = flat_THB.view(*x_BNHK.shape[:2], *flat_THB.shape[1:])
-        return x_BNHK.transpose(1, 2)
 
     def hidden(self, context: Tensor) -> Tensor:
         """Input (..., S) of the last layer for contexts (..., D)."""
@@ -169,13 +172,12 @@ class MetricGenerator(nn.Module):
             Tensor (..., H, K, K); a static source repeats its metrics over the leading axes.
         """
         if self.is_static:
-            maps = [
+            maps = tuple(
                 m.expand(*context.shape[:-1], *m.shape)
                 for m in self.structure.maps(self.static.flatten())
-            ]
+            )
         else:
-            hidden_S = self.hidden(context)
-            maps = [linear(hidden_S, weight, bias) for weight, bias in self._last_maps()]
+            maps = self.maps(context)
         if self.structure.elementwise:
             return torch.diag_embed(maps[0])
         metrics_HKK = maps[0]

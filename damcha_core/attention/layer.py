@@ -5,14 +5,21 @@ Shapes: B batch, N tokens, D width, H heads, K head width.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
+from damcha_core.attention.cache import AttentionCache, ReplayCache
+from damcha_core.attention.carry import Carry
 from damcha_core.errors import ShapeError
 
 
 class AttentionLayer(nn.Module):
     """Base of the layers of the catalogue; a layer implements `attend` alone.
+
+    A layer that can decode step by step names its `cache_class` and minds the cache in `attend`;
+    one that does not is run anew on all tokens of a sequence at every step (`ReplayCache`).
 
     Args:
         d_model: width D of the tokens, a multiple of n_heads.
@@ -22,7 +29,14 @@ class AttentionLayer(nn.Module):
     Raises:
         ValueError: d_model or n_heads is below 1, H does not divide D, or dropout is outside
             [0, 1).
+
+    Attributes:
+        uses_carry: whether the layer reads and writes the `Carry` of a pass.
+        cache_class: what the layer keeps between the steps of decoding.
     """
+
+    uses_carry: ClassVar[bool] = False
+    cache_class: ClassVar[type[AttentionCache]] = ReplayCache
 
     def __init__(self, d_model: int, n_heads: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -34,25 +48,61 @@ class AttentionLayer(nn.Module):
         self.dropout = dropout
 
     def forward(
-        self, x_BND: Tensor, *, key_mask: Tensor | None = None, is_causal: bool = False
+        self,
+        x_BND: Tensor,
+        *,
+        key_mask: Tensor | None = None,
+        is_causal: bool = False,
+        carry: Carry | None = None,
+        cache: AttentionCache | None = None,
     ) -> Tensor:
         """Attend from every token to the tokens it may see.
 
         Args:
-            x_BND: tokens, of the dtype of the parameters or any under autocast.
+            x_BND: tokens, of the dtype of the parameters or any under autocast; with a cache the
+                new tokens alone, at least one.
             key_mask: bool (B, N), True = real token. A masked token, whatever it holds, moves no
                 other output by a bit. None: every token is real.
             is_causal: True lets a token see itself and the tokens before it, no later one.
+            carry: what the layer before left and the layer after will find, where a layer uses
+                it. None: the layer is the first of its stack.
+            cache: of this layer's `new_cache`, for decoding step by step: the new tokens come
+                after those it has seen and are added to it. Such a step computes no gradient.
 
         Returns:
             Tensor (B, N, D). A token that may see none has a zero head output, so the bias of the
-            output projection alone.
+            output projection alone. With a cache, the rows of the new tokens; they are those of a
+            pass over all tokens.
 
         Raises:
             ShapeError: x is not (B, N, d_model), or key_mask is not (B, N).
             TypeError: key_mask is not a bool tensor.
+            ValueError: there is a cache and the layer is not causal.
+            TypeError: the cache is not one of this layer.
+            ShapeError: the step has no token, or the cache holds another number of sequences.
         """
-        return self.attend(self.check(x_BND, key_mask), key_mask, is_causal)
+        x_BND = self.check(x_BND, key_mask)
+        if cache is None:
+            return self.attend(x_BND, key_mask, is_causal, carry, None)
+        if not is_causal:
+            raise ValueError("decoding with a cache needs is_causal=True")
+        if not isinstance(cache, self.cache_class):
+            raise TypeError(
+                f"{type(self).__name__} decodes with the cache of its new_cache(), "
+                f"got {type(cache).__name__}"
+            )
+        cache.admit(x_BND)
+        with torch.no_grad():
+            if isinstance(cache, ReplayCache):
+                out_BND = cache.replay(self, x_BND, key_mask, carry)
+            else:
+                out_BND = self.attend(x_BND, key_mask, True, carry, cache)
+        cache.length += x_BND.shape[1]
+        return out_BND
+
+    def new_cache(self) -> AttentionCache:
+        """An empty cache for decoding one batch of sequences step by step."""
+        return self.cache_class()
 
     def check(self, x_BND: Tensor, key_mask: Tensor | None) -> Tensor:
         """The tokens with zeros in place of the masked ones, once both are found to fit.
@@ -71,8 +121,24 @@ class AttentionLayer(nn.Module):
             return keep_real(x_BND, key_mask)
         return x_BND
 
-    def attend(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
-        """The layer's own computation, on checked inputs whose masked tokens are zeros."""
+    def attend(
+        self,
+        x_BND: Tensor,
+        key_mask: Tensor | None,
+        is_causal: bool,
+        carry: Carry | None,
+        cache: AttentionCache | None,
+    ) -> Tensor:
+        """The layer's own computation, on checked inputs whose masked tokens are zeros.
+
+        Args:
+            x_BND: tokens; with a cache the new ones.
+            key_mask: bool (B, N) for these tokens. None: every token is real.
+            is_causal: as in `forward`; True where there is a cache.
+            carry: to read and then to write, where the layer uses it.
+            cache: None, or of `cache_class` with the tokens before these, `cache.length` of them;
+                the layer adds these, `forward` updates the length.
+        """
         raise NotImplementedError
 
     def split_heads(self, x_BND: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Softmax attention under the masks of the contract, on torch's fused kernels.
 
-Shapes: B batch, H heads, N tokens, K head width.
+Shapes: B batch, H heads, M queries, N keys, K head width.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 
 def masked_attention(
-    q_BHNK: Tensor,
+    q_BHMK: Tensor,
     k_BHNK: Tensor,
     v_BHNK: Tensor,
     *,
@@ -26,28 +26,47 @@ def masked_attention(
     zeros, which also stops its gradient.
 
     Args:
-        q_BHNK: queries.
+        q_BHMK: queries; those of the last M tokens where there are fewer than keys.
         k_BHNK: keys; finite, also where masked.
         v_BHNK: values; finite, also where masked.
         key_mask: bool (B, N), True = real token. None: every token is real.
-        is_causal: True lets query t see the keys s <= t alone.
+        is_causal: True lets the query of token t see the keys s <= t alone.
         dropout: probability with which a weight is dropped; 0 outside training.
 
     Returns:
-        Tensor (B, H, N, K); zeros for a query that may see no key.
+        Tensor (B, H, M, K); zeros for a query that may see no key.
     """
+    n_queries, n_keys = q_BHMK.shape[2], k_BHNK.shape[2]
+    if key_mask is None and (not is_causal or n_queries in (1, n_keys)):
+        # One query is that of the last token, which sees every key.
+        return functional.scaled_dot_product_attention(
+            q_BHMK, k_BHNK, v_BHNK, dropout_p=dropout, is_causal=is_causal and n_queries == n_keys
+        )
     if key_mask is None:
         return functional.scaled_dot_product_attention(
-            q_BHNK, k_BHNK, v_BHNK, dropout_p=dropout, is_causal=is_causal
+            q_BHMK,
+            k_BHNK,
+            v_BHNK,
+            attn_mask=earlier_keys(n_queries, n_keys, q_BHMK.device),
+            dropout_p=dropout,
         )
-    allowed_B1NN = key_mask[:, None, None, :]
-    if is_causal:
-        n = key_mask.shape[1]
-        allowed_B1NN = (
-            allowed_B1NN & torch.ones(n, n, dtype=torch.bool, device=q_BHNK.device).tril()
-        )
-    sees_any_B1N1 = allowed_B1NN.any(-1, keepdim=True)
-    out_BHNK = functional.scaled_dot_product_attention(
-        q_BHNK, k_BHNK, v_BHNK, attn_mask=allowed_B1NN | ~sees_any_B1N1, dropout_p=dropout
+    allowed_B1MN = visible_keys(key_mask, n_queries, is_causal)
+    sees_any_B1M1 = allowed_B1MN.any(-1, keepdim=True)
+    out_BHMK = functional.scaled_dot_product_attention(
+        q_BHMK, k_BHNK, v_BHNK, attn_mask=allowed_B1MN | ~sees_any_B1M1, dropout_p=dropout
     )
-    return torch.where(sees_any_B1N1, out_BHNK, out_BHNK.new_zeros(()))
+    return torch.where(sees_any_B1M1, out_BHMK, out_BHMK.new_zeros(()))
+
+
+def visible_keys(key_mask: Tensor, n_queries: int, is_causal: bool) -> Tensor:
+    """Which keys each query may see: bool (B, 1, M, N), or (B, 1, 1, N) when not causal."""
+    allowed_B1MN = key_mask[:, None, None, :]
+    if is_causal:
+        allowed_B1MN = allowed_B1MN & earlier_keys(n_queries, key_mask.shape[1], key_mask.device)
+    return allowed_B1MN
+
+
+def earlier_keys(n_queries: int, n_keys: int, device: torch.device) -> Tensor:
+    """Keys up to and including each query's own: bool (M, N), the queries being the last M."""
+    ones_MN = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    return ones_MN.tril(n_keys - n_queries)

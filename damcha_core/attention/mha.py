@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from damcha_core.attention.cache import AttentionCache, KeyValueCache
+from damcha_core.attention.carry import Carry
 from damcha_core.attention.layer import AttentionLayer, merge_heads
 from damcha_core.attention.masking import masked_attention
 from damcha_core.attention.projections import input_projection, output_projection
@@ -25,14 +27,25 @@ class MultiHeadAttention(AttentionLayer):
         dropout: probability with which an attention weight is dropped in training, in [0, 1).
     """
 
+    cache_class = KeyValueCache
+
     def __init__(self, d_model: int, n_heads: int, *, dropout: float = 0.0) -> None:
         super().__init__(d_model, n_heads, dropout=dropout)
         self.qkv = input_projection(d_model, n_parts=3)
         self.out = output_projection(d_model)
 
-    def attend(self, x_BND: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
+    def attend(
+        self,
+        x_BND: Tensor,
+        key_mask: Tensor | None,
+        is_causal: bool,
+        carry: Carry | None,
+        cache: AttentionCache | None,
+    ) -> Tensor:
         # One chunk a projection, not one array of three: its gradient is put together in one copy.
         q_BHNK, k_BHNK, v_BHNK = map(self.split_heads, self.qkv(x_BND).chunk(3, dim=-1))
+        if isinstance(cache, KeyValueCache):
+            k_BHNK, v_BHNK, key_mask = cache.append(k_BHNK, v_BHNK, key_mask)
         heads_BHNK = masked_attention(
             q_BHNK,
             k_BHNK,

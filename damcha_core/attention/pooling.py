@@ -50,6 +50,30 @@ def prefix_mean(x_BND: Tensor, key_mask: Tensor | None = None) -> Tensor:
     return prefix_sum(x_BND) / count_BN1
 
 
+def continued_mean(
+    x_BMD: Tensor, key_mask: Tensor | None, sum_BD: Tensor | None, count_B: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`prefix_mean` of the tokens that follow others, from the sum and the count of those.
+
+    Args:
+        x_BMD: the tokens that follow, zeros where masked.
+        key_mask: bool (B, M), True = real token. None: every token is real.
+        sum_BD: sum of the real tokens before; None: there were none.
+        count_B: how many these were; None: none.
+
+    Returns:
+        Means (B, M, D), float32 or wider; sums (B, M, D) and counts (B, M) up to and including
+        each token.
+    """
+    sum_BMD = prefix_sum(_at_least_float32(x_BMD))
+    if key_mask is None:
+        key_mask = x_BMD.new_ones(x_BMD.shape[:2], dtype=torch.bool)
+    count_BM = key_mask.cumsum(1)
+    if sum_BD is not None and count_B is not None:
+        sum_BMD, count_BM = sum_BMD + sum_BD.unsqueeze(1), count_BM + count_B.unsqueeze(1)
+    return sum_BMD / count_BM.clamp(min=1).unsqueeze(-1), sum_BMD, count_BM
+
+
 def prefix_sum(x_BND: Tensor) -> Tensor:
     """Running sum over the tokens, with a kernel that the determinism setting allows.
 

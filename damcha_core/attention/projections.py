@@ -11,25 +11,34 @@ import math
 from torch import nn
 
 
-def input_projection(d_model: int, n_parts: int) -> nn.Linear:
-    """Projection of the tokens to queries, keys or values, biases zero.
+def input_projection(d_model: int, n_parts: int, *, width: int = 0, bias: bool = True) -> nn.Linear:
+    """Projection of the tokens to queries, keys, values or gates, biases zero.
 
     Xavier-uniform on the packed (3D, D) matrix: the bound is sqrt(6 / (4 D)), whichever of the
-    three parts a layer has.
+    three parts a layer has and however wide they are.
 
     Args:
         d_model: width D of the tokens.
-        n_parts: how many of queries, keys and values one packed matrix makes, 1 to 3.
+        n_parts: how many of queries, keys and values one packed matrix makes, at least 1.
+        width: features of each part; 0: D.
+        bias: whether the projection has biases.
     """
-    linear = nn.Linear(d_model, n_parts * d_model)
+    linear = nn.Linear(d_model, n_parts * (width or d_model), bias=bias)
     bound = math.sqrt(6.0 / (4 * d_model))
     nn.init.uniform_(linear.weight, -bound, bound)
-    nn.init.zeros_(linear.bias)
+    if bias:
+        nn.init.zeros_(linear.bias)
     return linear
 
 
-def output_projection(d_model: int) -> nn.Linear:
-    """Projection of the merged heads: uniform within 1 / sqrt(D), biases zero."""
-    linear = nn.Linear(d_model, d_model)
-    nn.init.zeros_(linear.bias)
+def output_projection(d_model: int, *, bias: bool = True) -> nn.Linear:
+    """Projection of the merged heads: uniform within 1 / sqrt(D), biases zero.
+
+    Args:
+        d_model: width D of the tokens.
+        bias: whether the projection has biases.
+    """
+    linear = nn.Linear(d_model, d_model, bias=bias)
+    if bias:
+        nn.init.zeros_(linear.bias)
     return linear

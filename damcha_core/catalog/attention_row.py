@@ -28,6 +28,7 @@ class AttentionRow:
         parameters: exact number of attention parameters of a stack. Options that are not given
             have their defaults; those of the preset are applied.
         preset: option values that the row fixes.
+        head_multiple: the number of heads has to be a multiple of this.
     """
 
     name: str
@@ -42,3 +43,4 @@ class AttentionRow:
     formula: str
     parameters: ParameterCount
     preset: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    head_multiple: int = 1

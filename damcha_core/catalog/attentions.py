@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from damcha_core.catalog.attention_row import AttentionRow
+from damcha_core.catalog.collaborative import COLLABORATIVE
 from damcha_core.catalog.damcha import DAMCHA_ROWS
+from damcha_core.catalog.dcmha import DCMHA
+from damcha_core.catalog.differential import DIFFERENTIAL
+from damcha_core.catalog.elliptical import ELLIPTICAL
+from damcha_core.catalog.gated import GATED
 from damcha_core.catalog.mha import MHA
 from damcha_core.catalog.names import unknown_name
+from damcha_core.catalog.talking_heads import TALKING_HEADS
 from damcha_core.errors import UsageError
 
 __all__ = ["AttentionRow", "attention_row", "attention_rows", "register_attention"]
@@ -50,5 +56,16 @@ def attention_row(name: str) -> AttentionRow:
         raise UsageError(unknown_name("attention", name, ROWS)) from None
 
 
-for built_in in (MHA, *DAMCHA_ROWS):
+BUILT_IN = (
+    MHA,
+    TALKING_HEADS,
+    COLLABORATIVE,
+    ELLIPTICAL,
+    DCMHA,
+    DIFFERENTIAL,
+    *DAMCHA_ROWS,
+    GATED,
+)
+
+for built_in in BUILT_IN:
     register_attention(built_in)

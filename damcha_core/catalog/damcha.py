@@ -176,4 +176,11 @@ DAMCHA_ROWS = (
         "m_i = M_ii",
         structure="block_diagonal",
     ),
+    damcha_row(
+        "damcha-geometric",
+        "a causal layer makes new metrics at token counts that grow by a ratio, O(log N) in all",
+        ADAPTIVE + ", X the first c real tokens, c the largest of 1, max(c + 1, ceil(g c)), ... "
+        "that the query has reached",
+        refresh="geometric",
+    ),
 )

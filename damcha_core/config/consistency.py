@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from damcha_core.catalog.attentions import attention_row
 from damcha_core.catalog.tasks import TaskRow, task_row
 from damcha_core.config.options import DamchaOptions
 from damcha_core.config.schema import RunConfig
@@ -37,6 +38,13 @@ def conflicts(config: RunConfig) -> Iterator[Conflict]:
             f"model.d_model = {model.d_model} cannot be split into model.n_heads = "
             f"{model.n_heads} heads of equal width: give a multiple, such as "
             f"{multiples(model.d_model, model.n_heads)}",
+        )
+    step = attention_row(config.attention.name).head_multiple
+    if model.n_heads % step:
+        yield Conflict(
+            ("model.n_heads", "attention.name"),
+            f"model.n_heads = {model.n_heads} is refused: {config.attention.name} takes its heads "
+            f"{step} at a time; give a multiple, such as {multiples(model.n_heads, step)}",
         )
     row = known_task(config.run.task)
     if row is not None and row.image_size not in (0, data.image_size):
@@ -105,6 +113,12 @@ def damcha_conflicts(options: DamchaOptions) -> Iterator[Conflict]:
         yield no_effect(
             "mlp_hidden", options.mlp_hidden, 'source = "static"', 'source = "adaptive"'
         )
+    if options.source == "static" and options.refresh != "token":
+        yield no_effect("refresh", options.refresh, 'source = "static"', 'source = "adaptive"')
+    ratio = DamchaOptions.model_fields["refresh_ratio"].default
+    if options.refresh != "geometric" and options.refresh_ratio != ratio:
+        refresh = f"refresh = {shown(options.refresh)}"
+        yield no_effect("refresh_ratio", options.refresh_ratio, refresh, 'refresh = "geometric"')
 
 
 def no_effect(key: str, value: Any, given: str, needed: str) -> Conflict:
@@ -155,6 +169,15 @@ def notices(config: RunConfig) -> list[str]:
         lines.append(
             f"attention.rank = {options.rank} restricts nothing: low_rank needs a rank below the "
             f"head width {d_head}"
+        )
+    if (
+        isinstance(options, DamchaOptions)
+        and options.refresh != "token"
+        and not config.model.causal
+    ):
+        lines.append(
+            f"attention.refresh = {shown(options.refresh)} has no effect with model.causal = "
+            "false: one metric serves the whole sequence"
         )
     reconstructs = task_row(config.run.task).reconstructs
     if reconstructs and config.train.label_smoothing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -41,4 +41,37 @@ class DamchaOptions(Settings):
     )
     mlp_hidden: Widths = Field(
         default=(256, 512), description="Widths of the hidden layers of the generator, in features."
+    )
+    refresh: Literal["token", "geometric"] | Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default="token",
+        description="When a causal layer makes a new metric: for every token, every that many "
+        "tokens, or at token counts that grow by a ratio. No effect where model.causal is false.",
+    )
+    refresh_ratio: float = Field(
+        default=1.25,
+        gt=1,
+        le=1000,
+        description="Ratio of one token count with a new metric to the one before it, under "
+        "refresh geometric.",
+    )
+
+
+class CollaborativeOptions(Settings):
+    """The key and query space that collaborative attention shares among its heads."""
+
+    shared_dim: int = Field(
+        default=0,
+        ge=0,
+        le=65536,
+        description="Width of the key and query space that all heads share, in features; "
+        "0: d_model.",
+    )
+
+
+class GatedOptions(Settings):
+    """How finely gated attention gates the outputs of its heads."""
+
+    gate: Literal["headwise", "elementwise"] = Field(
+        default="headwise",
+        description="One gate for each head of a token, or one for each feature of each head.",
     )

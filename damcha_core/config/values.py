@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -163,6 +164,8 @@ def allowed(field: FieldInfo) -> str:
         Such as "a whole number from 1 to 16" or 'one of "head", "matrix"'.
     """
     kind = field.annotation
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(allowed(FieldInfo.from_annotation(part)) for part in get_args(kind))
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(shown(choice) for choice in get_args(kind))
     if kind is bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from damcha_core.attention.cache import AttentionCache
+from damcha_core.attention.carry import Carry
 from damcha_core.attention.layer import AttentionLayer
 from damcha_core.layers.feed_forward import FeedForward
 
@@ -34,11 +36,21 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x_BND: Tensor, *, key_mask: Tensor | None = None, is_causal: bool = False
+        self,
+        x_BND: Tensor,
+        *,
+        key_mask: Tensor | None = None,
+        is_causal: bool = False,
+        carry: Carry | None = None,
+        cache: AttentionCache | None = None,
     ) -> Tensor:
-        """Map tokens [B, N, D] to [B, N, D]; masks as in AttentionLayer."""
+        """Map tokens [B, N, D] to [B, N, D]; masks, carry and cache as in AttentionLayer."""
         attended_BND = self.attention(
-            self.attention_norm(x_BND), key_mask=key_mask, is_causal=is_causal
+            self.attention_norm(x_BND),
+            key_mask=key_mask,
+            is_causal=is_causal,
+            carry=carry,
+            cache=cache,
         )
         x_BND = x_BND + self.dropout(attended_BND)
         return x_BND + self.dropout(self.feed_forward(self.feed_forward_norm(x_BND)))

@@ -6,11 +6,15 @@ Shape suffixes: B batch, N tokens, D width.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from damcha_core.attention.build import build_attention
+from damcha_core.attention.cache import AttentionCache, StackCache
+from damcha_core.attention.carry import Carry
+from damcha_core.attention.layer import AttentionLayer
 from damcha_core.attention.parameter_groups import parameter_groups
 from damcha_core.catalog.attentions import attention_row
 from damcha_core.catalog.loading import load
@@ -88,27 +92,62 @@ class TransformerPC(nn.Module):
         )
         self.norm = nn.LayerNorm(d_model, eps=NORM_EPS)
 
-    def forward(self, x_BND: Tensor, key_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x_BND: Tensor, key_mask: Tensor | None = None, *, cache: StackCache | None = None
+    ) -> Tensor:
         """Map tokens to tokens.
 
         Args:
-            x_BND: tokens.
+            x_BND: tokens; with a cache the new tokens alone, at least one.
             key_mask: bool [B, N], True for a real token; None: all are real.
+            cache: of `new_cache`, for decoding step by step: the new tokens follow those it has
+                seen and are added to it. Such a step computes no gradient.
 
         Returns:
-            Tokens [B, N, D], normalised; rows of masked tokens carry no meaning.
+            Tokens [B, N, D], normalised; rows of masked tokens carry no meaning. With a cache, the
+            rows of the new tokens; they are those of a pass over all tokens.
 
         Raises:
-            ShapeError: x is not [B, N, d_model], or key_mask is not [B, N].
-            TypeError: key_mask is not boolean.
+            ShapeError: x is not [B, N, d_model], key_mask is not [B, N], or the cache holds
+                another number of layers or sequences.
+            TypeError: key_mask is not boolean, or a layer's cache is of another kind of layer.
+            ValueError: there is a cache and the stack is not causal.
         """
         if x_BND.dim() != 3 or x_BND.shape[-1] != self.d_model:
             raise ShapeError(
                 f"x has shape {tuple(x_BND.shape)}; expected [batch, tokens, {self.d_model}]"
             )
-        for block in self.blocks:
-            x_BND = block(x_BND, key_mask=key_mask, is_causal=self.is_causal)
+        if cache is None:
+            return self._run(x_BND, key_mask, [None] * len(self.blocks))
+        if not self.is_causal:
+            raise ValueError("decoding with a cache needs a stack with is_causal=True")
+        if len(cache.layers) != len(self.blocks):
+            raise ShapeError(
+                f"the cache is one of {len(cache.layers)} layers, the stack has {len(self.blocks)}"
+            )
+        with torch.no_grad():
+            y_BND = self._run(x_BND, key_mask, cache.layers)
+        cache.length += x_BND.shape[1]
+        return y_BND
+
+    def _run(
+        self, x_BND: Tensor, key_mask: Tensor | None, caches: Sequence[AttentionCache | None]
+    ) -> Tensor:
+        carry = Carry() if any(layer.uses_carry for layer in self.attentions) else None
+        for block, cache in zip(self.blocks, caches, strict=True):
+            x_BND = block(
+                x_BND, key_mask=key_mask, is_causal=self.is_causal, carry=carry, cache=cache
+            )
         return self.norm(x_BND)
+
+    @property
+    def attentions(self) -> list[AttentionLayer]:
+        """The attention of each block, first block first."""
+        return [cast(Block, block).attention for block in self.blocks]
+
+    def new_cache(self) -> StackCache:
+        """An empty cache for decoding one batch of sequences step by step."""
+        return StackCache([layer.new_cache() for layer in self.attentions])
 
     def parameter_groups(self, *, lr: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
         """Optimiser groups with each parameter's own learning rate and decay (docs/method.md)."""

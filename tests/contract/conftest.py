@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from damcha_core.attention import AttentionLayer, AttentionStack, build_attention
+from damcha_core.attention import AttentionLayer, AttentionStack, Carry, build_attention
 from damcha_core.catalog.attentions import attention_row, attention_rows
+from damcha_core.catalog.loading import load
 
-HEADS, WIDTH = 5, 15
+HEADS, WIDTH = 5, 30
 NAMES = [row.name for row in attention_rows()]
 
 
@@ -25,9 +26,22 @@ class Model(nn.Module):
         self.layers = nn.ModuleList(stack.layers)
 
     def forward(self, x_BND: Tensor, **masks: object) -> Tensor:
+        carry = Carry() if any(layer.uses_carry for layer in self.layers) else None
         for layer in self.layers:
-            x_BND = x_BND + layer(x_BND, **masks)
+            x_BND = x_BND + layer(x_BND, carry=carry, **masks)
         return x_BND
+
+
+def heads_of(name: str) -> int:
+    """Number of heads that suits the row: an odd one, or an even one where heads are paired."""
+    return HEADS if HEADS % attention_row(name).head_multiple == 0 else HEADS + 1
+
+
+def small(name: str) -> dict[str, object]:
+    """Options that make a layer of the row small."""
+    options = attention_row(name).options
+    has_generator = options is not None and "mlp_hidden" in load(options).model_fields
+    return {"mlp_hidden": (7, 11)} if has_generator else {}
 
 
 def redrawn(module: nn.Module, seed: int = 7) -> nn.Module:
@@ -46,9 +60,9 @@ def build() -> Callable[..., Model]:
     """Builder of a redrawn stack by the name of its row."""
 
     def make(name: str, n_layers: int = 2, dropout: float = 0.0, **options: object) -> Model:
-        if attention_row(name).options is not None:
-            options = {"mlp_hidden": (7, 11)} | options
-        stack = build_attention(name, WIDTH, HEADS, n_layers, dropout=dropout, options=options)
+        stack = build_attention(
+            name, WIDTH, heads_of(name), n_layers, dropout=dropout, options=small(name) | options
+        )
         return redrawn(Model(stack))
 
     return make
@@ -66,10 +80,36 @@ def name(request) -> str:
     return request.param
 
 
+def chained(first: AttentionLayer, second: AttentionLayer) -> AttentionLayer:
+    """The second layer, fed with what the first one leaves of the same tokens."""
+    alone = second.forward
+
+    def forward(x_BND: Tensor, **masks: object) -> Tensor:
+        carry = Carry()
+        first.to(x_BND.dtype)(x_BND, carry=carry, **masks)
+        return alone(x_BND, carry=carry, **masks)
+
+    second.forward = forward
+    return second
+
+
+@pytest.fixture(scope="session")
+def chain() -> Callable[[AttentionLayer, AttentionLayer], AttentionLayer]:
+    """Feeds a layer with what another one leaves of the same tokens, as in a stack."""
+    return chained
+
+
 @pytest.fixture
 def layer(name: str, build) -> AttentionLayer:
-    """A layer of the row, redrawn; a shared generator is redrawn with it."""
-    return build(name).layers[-1]
+    """A layer of the row, redrawn, and so is what it shares or what another hands to it."""
+    first, second = build(name).layers
+    return chained(first, second) if second.uses_carry else second
+
+
+@pytest.fixture
+def sizes(name: str) -> tuple[int, dict[str, object]]:
+    """Number of heads and options of the layers that `build` makes of a row."""
+    return heads_of(name), small(name)
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from damcha_core.attention import AttentionLayer, DamchaAttention
+from damcha_core.attention.elliptical import EllipticalAttention
 from damcha_core.attention.pooling import prefix_mean, token_mean
 
-BATCH, TOKENS, WIDTH, HEADS = 3, 7, 15, 5
+BATCH, TOKENS, WIDTH, HEADS = 3, 7, 30, 5
 MASK = torch.tensor(
     [[True] * TOKENS, [False, False, True, True, False, True, True], [True] * 4 + [False] * 3]
 )
@@ -77,7 +78,7 @@ def test_a_query_that_sees_nothing_has_a_zero_head_output(layer, is_causal: bool
     sees_nothing = sees_nothing.expand_as(mask)
     assert sees_nothing.any()
     assert not heads[0][sees_nothing].any()
-    assert (out[sees_nothing] == layer.out.bias).all()
+    assert (out[sees_nothing] == (0.0 if layer.out.bias is None else layer.out.bias)).all()
 
     out.square().sum().backward()
     assert x.grad.isfinite().all()
@@ -158,3 +159,16 @@ def test_a_twin_that_multiplies_by_the_mask_is_found(is_causal: bool, redraw) ->
 def test_a_twin_that_counts_pads_is_found(is_causal: bool, side: str, redraw) -> None:
     twin = redraw(PadsCounted(WIDTH, HEADS, mlp_hidden=(7, 11)))
     assert padding_moves(twin, is_causal, side)
+
+
+class PadsInSum(EllipticalAttention):
+    """Broken as the published code is: the metric sums over pads too."""
+
+    def summed_change(self, v_BHNK, before_BHNK, key_mask, is_causal, cache=None):
+        return super().summed_change(v_BHNK, before_BHNK, None, is_causal)
+
+
+@pytest.mark.parametrize(("is_causal", "side"), [(False, "left"), (False, "right"), (True, "left")])
+def test_a_twin_that_sums_over_pads_is_found(is_causal: bool, side: str, redraw, chain) -> None:
+    first, twin = (redraw(PadsInSum(WIDTH, HEADS), seed) for seed in (3, 4))
+    assert padding_moves(chain(first, twin), is_causal, side)

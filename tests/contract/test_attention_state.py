@@ -12,7 +12,7 @@ from damcha_core.attention import DamchaAttention, parameter_groups
 from damcha_core.catalog.attentions import attention_row
 from damcha_core.errors import ShapeError
 
-BATCH, TOKENS, WIDTH, HEADS = 3, 7, 15, 5
+BATCH, TOKENS, WIDTH, HEADS = 3, 7, 30, 5
 MASK = torch.tensor(
     [[True] * TOKENS, [False, False, True, True, False, True, True], [True] * 4 + [False] * 3]
 )
@@ -45,10 +45,10 @@ def test_the_shape_is_kept_and_every_parameter_is_used(name, build, is_causal: b
 
 
 @pytest.mark.parametrize("n_layers", [1, 3])
-def test_parameters_are_as_many_as_the_row_says(name, build, n_layers: int) -> None:
-    options = {} if attention_row(name).options is None else {"mlp_hidden": (7, 11)}
+def test_parameters_are_as_many_as_the_row_says(name, build, sizes, n_layers: int) -> None:
+    n_heads, options = sizes
     counted = sum(p.numel() for p in build(name, n_layers).parameters())
-    assert counted == attention_row(name).parameters(WIDTH, HEADS, n_layers, options)
+    assert counted == attention_row(name).parameters(WIDTH, n_heads, n_layers, options)
 
 
 def test_a_state_dict_survives_safetensors(name, build, redraw, tmp_path) -> None:
@@ -145,9 +145,9 @@ def test_tokens_need_not_be_contiguous(layer) -> None:
 class Renormalised(DamchaAttention):
     """Broken: dropout is applied in evaluation too."""
 
-    def attend(self, x_BND, key_mask, is_causal):
+    def attend(self, x_BND, key_mask, is_causal, carry, cache):
         self.training = True
-        return super().attend(x_BND, key_mask, is_causal)
+        return super().attend(x_BND, key_mask, is_causal, carry, cache)
 
 
 def test_a_twin_that_drops_in_evaluation_is_found(redraw) -> None:

@@ -14,6 +14,7 @@ from damcha_core.catalog.attentions import AttentionRow, attention_row, attentio
 from damcha_core.catalog.loading import load
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 5, 3, 21
+PAIRED_HEADS, PAIRED_WIDTH = 6, 42
 HIDDEN = (11, 13)
 NAMES = [row.name for row in attention_rows()]
 OPTIONS: list[tuple[str, dict[str, object]]] = [(name, {}) for name in NAMES] + [
@@ -26,6 +27,12 @@ OPTIONS: list[tuple[str, dict[str, object]]] = [(name, {}) for name in NAMES] + 
     ("damcha-static", {"structure": "block_diagonal"}),
     ("damcha-psd", {"rank": 2}),
     ("damcha-low-rank", {"rank": 1}),
+    ("damcha", {"refresh": 2}),
+    ("damcha-psd", {"refresh": 3}),
+    ("damcha-diagonal", {"refresh": 2}),
+    ("damcha-geometric", {"refresh_ratio": 2.5}),
+    ("collaborative", {"shared_dim": 11}),
+    ("gated", {"gate": "elementwise"}),
 ]
 PADDING = torch.tensor([[True, True, False, True, False], [False, False, True, True, True]])
 
@@ -33,7 +40,8 @@ PADDING = torch.tensor([[True, True, False, True, False], [False, False, True, T
 def parameters_of(row: AttentionRow, options: dict[str, object], redraw):
     """A layer of the row in float64 and every parameter that it reads."""
     small = {"mlp_hidden": HIDDEN} if row.name.startswith("damcha") else {}
-    stack = build_attention(row.name, WIDTH, HEADS, 2, options=small | options)
+    width, heads = (WIDTH, HEADS) if row.head_multiple == 1 else (PAIRED_WIDTH, PAIRED_HEADS)
+    stack = build_attention(row.name, width, heads, 2, options=small | options)
     owner = nn.ModuleList([*stack.layers, *([stack.shared] if stack.shared else [])]).double()
     redraw(owner, 7)
     read = nn.ModuleList([stack.layers[-1], *([stack.shared] if stack.shared else [])])
@@ -49,7 +57,8 @@ def test_layer_and_reference_agree(name, options, is_causal, padded, redraw) -> 
     mask = PADDING if padded else None
     keep = (PADDING if padded else torch.ones_like(PADDING))[..., None]
     random = torch.Generator().manual_seed(11)
-    x = torch.randn(BATCH, TOKENS, WIDTH, generator=random, dtype=torch.float64)
+    shape = BATCH, TOKENS, layer.d_model
+    x = torch.randn(shape, generator=random, dtype=torch.float64)
     weight = torch.randn(x.shape, generator=random, dtype=torch.float64) * keep
     inputs = {"x": x.requires_grad_(), **parameters}
 

@@ -6,6 +6,7 @@ Shapes: B batch, N tokens, D width, H heads, K head width, R rank, E emitted num
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch.nn import functional
 from damcha_core.attention.damcha import DamchaAttention
 from damcha_core.attention.generator import MetricGenerator
 from damcha_core.attention.reference.mha import visible_tokens, weighted_sum
+from damcha_core.attention.refresh import Refresh
 
 
 def damcha_reference(
@@ -41,7 +43,8 @@ def damcha_reference(
         for t in range(x_BND.shape[1]):
             seen = visible_tokens(key_mask, b, t, x_BND.shape[1], is_causal)
             real = [x_BND[b, s] for s in seen]
-            pool_D = torch.stack(real).mean(0) if real else torch.zeros_like(x_BND[b, t])
+            pooled = real[: refresh_count(layer.refresh, len(real))] if is_causal else real
+            pool_D = torch.stack(pooled).mean(0) if real else torch.zeros_like(x_BND[b, t])
             metrics_HKK = reference_metrics(layer.generator, pool_D)
             values = [
                 x_D @ layer.value.weight.double().T + layer.value.bias.double() for x_D in real
@@ -54,6 +57,20 @@ def damcha_reference(
                 heads.append(weighted_sum(scores, [v_D[own] for v_D in values], like=query_K))
             rows.append(torch.cat(heads) @ layer.out.weight.double().T + layer.out.bias.double())
     return torch.stack(rows).view_as(x_BND)
+
+
+def refresh_count(refresh: Refresh, n_real: int) -> int:
+    """The largest refresh count up to n_real, 0 where there is none."""
+    if refresh.refresh == "token":
+        return n_real
+    step, found, count = refresh.refresh, 0, 1
+    while count <= n_real:
+        found = count
+        if isinstance(step, int):
+            count = found + step
+        else:
+            count = max(found + 1, math.ceil(Fraction(str(refresh.ratio)) * found))
+    return found
 
 
 def reference_metrics(generator: MetricGenerator, pool_D: Tensor) -> Tensor:

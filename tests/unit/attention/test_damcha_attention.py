@@ -224,9 +224,12 @@ def test_multi_head_projections_start_as_torchs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_the_stack_compiles_into_one_graph(is_causal: bool, redraw) -> None:
-    model = Model(build_damcha(WIDTH, HEADS, 2, structure="psd", **SMALL))
+@pytest.mark.parametrize(
+    ("is_causal", "refresh"), [(False, "token"), (True, "token"), (True, "geometric")]
+)
+def test_the_layer_compiles_into_one_graph(is_causal: bool, refresh: str, redraw) -> None:
+    options = SMALL | {"refresh": refresh, "refresh_ratio": 2}
+    model = Model(build_damcha(WIDTH, HEADS, 1, structure="psd", **options))
     redraw(model, 1)
     x, mask = tokens(torch.float32), torch.rand(3, 7) > 0.3
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)

@@ -13,15 +13,18 @@ from damcha_core.attention.generated_matmul import generated_matmul
 
 # The function of the same name hides the module from a plain import.
 MODULE = importlib.import_module("damcha_core.attention.generated_matmul")
-TOKENS, HEADS, ROWS, COLUMNS, INPUTS = 13, 5, 3, 2, 7
+BATCH, TOKENS, HEADS, ROWS, COLUMNS, INPUTS = 2, 13, 5, 3, 2, 7
 NAMES = ("x", "z", "weight", "bias")
+RUNS = [None, (1, 4, 2, 6), (5, 5, 3), (1,) * TOKENS, (TOKENS,)]
 
 
-def arguments(n_groups: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+def arguments(
+    n_groups: int, dtype: torch.dtype = torch.float64, n_runs: int = TOKENS
+) -> list[Tensor]:
     random = torch.Generator().manual_seed(5)
     shapes = (
-        (TOKENS, HEADS, ROWS),
-        (TOKENS, INPUTS),
+        (BATCH, TOKENS, HEADS, ROWS),
+        (BATCH, n_runs, INPUTS),
         (n_groups, ROWS, COLUMNS, INPUTS),
         (n_groups, ROWS, COLUMNS),
     )
@@ -31,9 +34,11 @@ def arguments(n_groups: int, dtype: torch.dtype = torch.float64) -> list[Tensor]
     ]
 
 
-def written_out(x: Tensor, z: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    matrices = torch.einsum("gabs,ts->tgab", weight, z) + bias
-    return torch.einsum("tha,thab->thb", x, matrices.expand(-1, HEADS, -1, -1))
+def written_out(x: Tensor, z: Tensor, weight: Tensor, bias: Tensor, runs=None) -> Tensor:
+    if runs is not None:
+        z = z.repeat_interleave(torch.tensor(runs), 1)
+    matrices = torch.einsum("gais,bts->btgai", weight, z) + bias
+    return torch.einsum("btha,bthai->bthi", x, matrices.expand(-1, -1, HEADS, -1, -1))
 
 
 @pytest.fixture(params=[HEADS, 1], ids=["matrix a head", "matrix for all heads"])
@@ -41,16 +46,17 @@ def n_groups(request) -> int:
     return request.param
 
 
-@pytest.fixture(params=[1, 4, TOKENS + 1], ids=lambda n: f"{n} tokens a chunk")
+@pytest.fixture(params=[1, 3, 4, 2 * TOKENS + 1], ids=lambda n: f"{n} matrices a chunk")
 def _chunked(request, n_groups: int, monkeypatch) -> None:
     monkeypatch.setattr(MODULE, "CHUNK_BYTES", request.param * n_groups * ROWS * COLUMNS * 8)
 
 
 @pytest.mark.usefixtures("_chunked")
-def test_values_and_gradients_are_those_of_the_written_out_formula(n_groups: int) -> None:
-    tensors = arguments(n_groups)
-    out = generated_matmul(*tensors)
-    expected = written_out(*tensors)
+@pytest.mark.parametrize("runs", RUNS, ids=str)
+def test_values_and_gradients_are_those_of_the_written_out_formula(n_groups: int, runs) -> None:
+    tensors = arguments(n_groups, n_runs=len(runs or range(TOKENS)))
+    out = generated_matmul(*tensors, runs)
+    expected = written_out(*tensors, runs)
     grad = torch.randn(out.shape, dtype=torch.float64)
 
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-13)
@@ -60,9 +66,11 @@ def test_values_and_gradients_are_those_of_the_written_out_formula(n_groups: int
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.usefixtures("_chunked")
-def test_gradcheck(n_groups: int) -> None:
-    assert torch.autograd.gradcheck(generated_matmul, arguments(n_groups))
+@pytest.mark.parametrize("runs", RUNS[:2], ids=str)
+def test_gradcheck(n_groups: int, runs, monkeypatch) -> None:
+    monkeypatch.setattr(MODULE, "CHUNK_BYTES", 3 * n_groups * ROWS * COLUMNS * 8)
+    tensors = arguments(n_groups, n_runs=len(runs or range(TOKENS)))
+    assert torch.autograd.gradcheck(lambda *t: generated_matmul(*t, runs), tensors, fast_mode=True)
 
 
 @pytest.mark.parametrize("wanted", NAMES)
@@ -81,10 +89,15 @@ def test_one_gradient_can_be_asked_for_alone(wanted: str) -> None:
 
 def test_no_token_gives_an_empty_output_and_zero_gradients() -> None:
     x, z, weight, bias = arguments(HEADS)
-    out = generated_matmul(x[:0], z[:0], weight, bias)
-    out.sum().backward()
-    assert out.shape == (0, HEADS, COLUMNS)
-    assert not weight.grad.any()
+    for empty, runs in (
+        ((x[:0], z[:0]), None),
+        ((x[:, :0], z[:, :0]), None),
+        ((x[:0], z[:0]), RUNS[3]),
+    ):
+        out = generated_matmul(*empty, weight, bias, runs)
+        out.sum().backward()
+        assert out.shape == (*empty[0].shape[:3], COLUMNS)
+        assert not weight.grad.any()
 
 
 def test_a_second_derivative_is_refused() -> None:
@@ -96,14 +109,16 @@ def test_a_second_derivative_is_refused() -> None:
         grad.sum().backward()
 
 
-def test_autocast_computes_in_bfloat16_and_keeps_float32_gradients(n_groups: int) -> None:
-    tensors = arguments(n_groups, torch.float32)
+@pytest.mark.parametrize("runs", RUNS[:2], ids=str)
+def test_autocast_computes_in_bfloat16_and_keeps_float32_gradients(n_groups: int, runs) -> None:
+    n_runs = len(runs or range(TOKENS))
+    tensors = arguments(n_groups, torch.float32, n_runs)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = generated_matmul(*tensors)
+        out = generated_matmul(*tensors, runs)
     out.float().sum().backward()
     assert out.dtype == torch.bfloat16
-    true = arguments(n_groups)
-    expected = written_out(*true)
+    true = arguments(n_groups, n_runs=n_runs)
+    expected = written_out(*true, runs)
     expected.sum().backward()
     assert relative_error(out, expected) < 0.02
     for name, ours, exact in zip(NAMES, tensors, true, strict=True):
@@ -119,34 +134,36 @@ def test_autocast_leaves_float64_alone() -> None:
 def test_weight_gradients_of_many_chunks_are_added_up_in_float32(monkeypatch) -> None:
     monkeypatch.setattr(MODULE, "CHUNK_BYTES", 1)
     n_tokens = 2000
-    x, z = torch.ones(n_tokens, 1, 1), torch.ones(n_tokens, 1)
+    x, z = torch.ones(1, n_tokens, 1, 1), torch.ones(1, n_tokens, 1)
     weight, bias = torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1)
     tensors = [t.bfloat16().requires_grad_() for t in (x, z, weight, bias)]
-    generated_matmul(*tensors).backward(torch.ones(n_tokens, 1, 1, dtype=torch.bfloat16))
+    generated_matmul(*tensors).backward(torch.ones(1, n_tokens, 1, 1, dtype=torch.bfloat16))
     # bfloat16 counts no further than 256 by ones.
     assert tensors[2].grad.item() == pytest.approx(n_tokens, rel=0.01)
     assert tensors[3].grad.item() == pytest.approx(n_tokens, rel=0.01)
 
 
-@pytest.mark.slow
-def test_the_peak_stays_below_a_quarter_of_all_matrices() -> None:
-    n_tokens, n_heads, width, inputs = 8 * 512, 8, 32, 512
+@pytest.mark.parametrize("run", [1, 2], ids=["matrix a token", "matrix for two tokens"])
+def test_the_peak_stays_below_a_quarter_of_all_matrices(run: int, monkeypatch) -> None:
+    n_batch, n_tokens, n_heads, width, inputs = 8, 128 * run, 8, 16, 32
+    monkeypatch.setattr(MODULE, "CHUNK_BYTES", 2**18)
     tensors = [
         torch.randn(s).requires_grad_()
         for s in (
-            (n_tokens, n_heads, width),
-            (n_tokens, inputs),
+            (n_batch, n_tokens, n_heads, width),
+            (n_batch, n_tokens // run, inputs),
             (n_heads, width, width, inputs),
             (n_heads, width, width),
         )
     ]
-    grad = torch.randn(n_tokens, n_heads, width)
+    runs = None if run == 1 else (run,) * (n_tokens // run)
+    grad = torch.randn(n_batch, n_tokens, n_heads, width)
     with LiveBytes(*tensors, grad) as memory:
-        out = generated_matmul(*tensors)
+        out = generated_matmul(*tensors, runs)
         forward = memory.peak - out.nbytes
         out.backward(grad)
     products = out.nbytes + sum(t.grad.nbytes for t in tensors)
-    quarter = n_tokens * n_heads * width * width * 4 // 4
+    quarter = n_batch * n_tokens // run * n_heads * width * width * 4 // 4
     assert 0 < forward < quarter
     assert 0 < memory.peak - products < quarter, f"{memory.peak - products:,} bytes"
 
@@ -167,7 +184,7 @@ def test_the_written_out_formula_fails_the_bound_on_the_peak() -> None:
     tensors = arguments(HEADS)
     with LiveBytes(*tensors) as memory:
         written_out(*tensors).sum().backward()
-    assert memory.peak > TOKENS * HEADS * ROWS * COLUMNS * 8
+    assert memory.peak > BATCH * TOKENS * HEADS * ROWS * COLUMNS * 8
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:

@@ -54,6 +54,17 @@ def test_values_and_gradients_are_those_of_the_formula(key_mask, is_causal: bool
         torch.testing.assert_close(a.grad, b.grad, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("n_queries", [1, 2, 4])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("key_mask", [None, PADDING], ids=["no mask", "padded"])
+def test_fewer_queries_are_those_of_the_last_tokens(key_mask, is_causal: bool, n_queries) -> None:
+    q, k, v = tensors()
+    masks = {"key_mask": key_mask, "is_causal": is_causal}
+    last = masked_attention(q[:, :, -n_queries:], k, v, **masks)
+    full = masked_attention(q, k, v, **masks)[:, :, -n_queries:]
+    torch.testing.assert_close(last, full, rtol=0, atol=1e-14)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_query_that_may_see_nothing_gives_exact_zeros(is_causal: bool, dtype) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from damcha_core.attention.pooling import (
+    continued_mean,
     doubling_prefix_sum,
     prefix_mean,
     prefix_sum,
@@ -60,6 +61,20 @@ def test_a_prefix_mean_is_bit_equal_without_the_tokens_after_it(mask) -> None:
     for t in range(1, 131):
         shorter = prefix_mean(x[:, :t], None if mask is None else mask[:, :t])
         assert torch.equal(shorter, pooled[:, :t])
+
+
+@pytest.mark.parametrize("mask", [None, torch.arange(26).view(2, 13) % 3 > 0])
+def test_a_mean_can_be_continued(mask) -> None:
+    x = torch.randn(2, 13, 5, dtype=torch.float64)
+    x = x if mask is None else torch.where(mask[..., None], x, 0.0)
+    means, state = [], (None, None)
+    for part in (slice(0, 1), slice(1, 6), slice(6, 13)):
+        own = None if mask is None else mask[:, part]
+        mean, sums, counts = continued_mean(x[:, part], own, *state)
+        means.append(mean)
+        state = sums[:, -1], counts[:, -1]
+    torch.testing.assert_close(torch.cat(means, 1), prefix_mean(x, mask), rtol=0, atol=1e-14)
+    assert state[1].tolist() == ([13, 13] if mask is None else mask.sum(1).tolist())
 
 
 @pytest.mark.parametrize("n_tokens", [1, 2, 7, 64, 65])

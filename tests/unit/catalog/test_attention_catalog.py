@@ -12,6 +12,16 @@ from damcha_core.catalog.loading import load
 from damcha_core.errors import UsageError
 
 NAMES = [row.name for row in attention_rows()]
+PUBLISHED = [
+    "mha",
+    "talking-heads",
+    "collaborative",
+    "elliptical",
+    "dcmha",
+    "differential",
+    "damcha",
+    "gated",
+]
 PRESETS = {
     "damcha-static": {"source": "static"},
     "damcha-static-unshared": {"source": "static", "share": False},
@@ -21,11 +31,12 @@ PRESETS = {
     "damcha-low-rank": {"structure": "low_rank"},
     "damcha-diagonal": {"structure": "diagonal"},
     "damcha-block-diagonal": {"structure": "block_diagonal"},
+    "damcha-geometric": {"refresh": "geometric"},
 }
 
 
 def test_the_names_of_the_design_are_there():
-    assert NAMES[:2] == ["mha", "damcha"]
+    assert [row.name for row in attention_rows() if not row.preset] == PUBLISHED
     assert {row.name: dict(row.preset) for row in attention_rows() if row.preset} == PRESETS
 
 

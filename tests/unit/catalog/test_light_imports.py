@@ -12,7 +12,10 @@ import pytest
 import damcha_core
 
 ROOT = Path(damcha_core.__file__).parents[1]
-CATALOG = "attentions attention_row damcha loading mha names tasks"
+CATALOG = (
+    "attentions attention_row collaborative damcha dcmha differential elliptical gated loading "
+    "mha names talking_heads tasks"
+)
 CONFIG = "resolve change consistency document identity keys"
 
 

@@ -28,6 +28,29 @@ def test_mha_is_four_projections_with_biases():
     assert count(128, 8, 4, {}) == 4 * (4 * 16384 + 512)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("talking-heads", {}, 4 * D * D + D + 2 * H * H),
+        ("collaborative", {}, 4 * D * D + 2 * D + 2 * H * D),
+        ("collaborative", {"shared_dim": 7}, 2 * D * 7 + 7 * H + H * D + 2 * D * D + 2 * D),
+        ("elliptical", {}, 4 * D * D + 4 * D),
+        ("dcmha", {}, 4 * D * D + 20 * D * H + 64 * H * H),
+        ("differential", {}, 4 * D * D + 6 * K),
+        ("gated", {}, 4 * D * D + D * H),
+        ("gated", {"gate": "elementwise"}, 5 * D * D),
+    ],
+)
+def test_the_published_layers(name, options, expected):
+    assert attention_row(name).parameters(D, H, LAYERS, options) == LAYERS * expected
+    stack = build_attention(name, D, H, LAYERS, options=options)
+    assert parameters(stack) == LAYERS * expected
+
+
+def test_the_size_of_the_stored_dcmha_vectors():
+    assert attention_row("dcmha").parameters(32, 4, 1, {}) == 7680
+
+
 def test_the_published_size_of_the_last_layer():
     """1.05 M with the head form and 8.4 M with the matrix form at D 128, H 8 (DESIGN 2.1)."""
     assert 512 * metric_numbers(128, 8, structure="full", output="head", rank=0) == 1_048_576

@@ -27,10 +27,14 @@ def settings_tables(draw):
         st.sampled_from(
             [
                 {"name": "mha"},
+                {"name": "collaborative", "shared_dim": draw(st.integers(0, 99))},
+                {"name": "gated", "gate": draw(st.sampled_from(["headwise", "elementwise"]))},
                 {"name": "damcha", "output": "matrix", "init": "random"},
                 {"name": "damcha-psd", "rank": draw(st.integers(0, 99)), "share": False},
                 {"name": "damcha-static-unshared"},
                 {"name": "damcha", "structure": "low_rank", "mlp_hidden": [3, 5, 7]},
+                {"name": "damcha", "refresh": draw(st.integers(1, 10**6))},
+                {"name": "damcha-geometric", "refresh_ratio": draw(st.floats(1.01, 1000))},
             ]
         )
     )

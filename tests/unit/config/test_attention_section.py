@@ -43,6 +43,8 @@ def test_damcha_has_its_defaults():
         "output": "head",
         "rank": 0,
         "mlp_hidden": (256, 512),
+        "refresh": "token",
+        "refresh_ratio": 1.25,
     }
 
 
@@ -57,7 +59,7 @@ def test_a_preset_keeps_its_name_and_fills_its_options_in(row):
 
 @pytest.mark.parametrize("row", PRESETS, ids=lambda row: row.name)
 def test_a_preset_may_not_be_contradicted(row):
-    other = {"structure": "full", "source": "adaptive", "share": True}
+    other = {"structure": "full", "source": "adaptive", "share": True, "refresh": 16}
     for key in row.preset:
         (line,) = problems(name=row.name, **{key: other[key]})
         assert f"{row.name} fixes {key} = " in line
@@ -94,6 +96,16 @@ def test_options_of_another_row_are_refused_naming_it(key):
             'attention.mlp_hidden = [8] has no effect with attention.source = "static"',
         ),
         ({"name": "damcha-static", "mlp_hidden": [8]}, "attention.mlp_hidden = [8] has no effect"),
+        (
+            {"name": "damcha-static", "refresh": "geometric", "refresh_ratio": 2},
+            'attention.refresh = "geometric" has no effect with attention.source = "static"',
+        ),
+        (
+            {"refresh_ratio": 2},
+            'attention.refresh_ratio = 2.0 has no effect with attention.refresh = "token": leave '
+            'it out, or choose attention.refresh = "geometric"',
+        ),
+        ({"refresh": 16, "refresh_ratio": 2.0}, "attention.refresh_ratio = 2.0 has no effect"),
     ],
 )
 def test_an_option_without_effect_is_refused(values, start):
@@ -106,6 +118,25 @@ def test_an_option_without_effect_may_repeat_its_default():
     attention(source="static", mlp_hidden=[256, 512])
     assert attention(source="static", output="matrix").options.output == "matrix"
     assert attention(structure="low_rank", rank=65536).options.rank == 65536
+
+
+@pytest.mark.parametrize("refresh", ["token", "geometric", 1, 16, 1_000_000])
+def test_refresh_is_a_word_or_a_number(refresh):
+    assert attention(refresh=refresh).options.refresh == refresh
+    assert attention(name="damcha-geometric", refresh_ratio=2).options.refresh_ratio == 2.0
+
+
+@pytest.mark.parametrize("refresh", [0, "16", True, "log"])
+def test_another_refresh_is_refused_with_what_is_accepted(refresh):
+    (line,) = problems(refresh=refresh)
+    assert line.startswith("attention.refresh = ")
+    assert line.endswith('give one of "token", "geometric" or a whole number from 1 to 1000000')
+
+
+@pytest.mark.parametrize("ratio", [1, 0.5, "2"])
+def test_a_ratio_that_does_not_grow_is_refused(ratio):
+    (line,) = problems(refresh="geometric", refresh_ratio=ratio)
+    assert "give a number above 1, at most 1000" in line
 
 
 def test_a_mistyped_name_still_has_its_options_checked():

@@ -32,6 +32,17 @@ def test_width_that_the_heads_do_not_divide():
     assert resolve_mapping({"model": {"d_model": 31, "n_heads": 31}}).model.n_heads == 31
 
 
+def test_heads_that_cannot_be_paired():
+    settings = {"model": {"d_model": 15, "n_heads": 5}, "attention": {"name": "differential"}}
+    (line,) = problems(**settings)
+    assert line == (
+        "model.n_heads = 5 is refused: differential takes its heads 2 at a time; give a multiple, "
+        "such as 4 or 6"
+    )
+    settings["model"] = {"d_model": 30, "n_heads": 6}
+    assert resolve_mapping(settings).model.n_heads == 6
+
+
 def test_patch_that_does_not_divide_the_picture():
     (line,) = problems(run={"task": "images"}, model={"patch_size": 5})
     assert line.startswith(
@@ -81,6 +92,19 @@ def test_a_rank_that_restricts_nothing_is_a_notice():
     )
     assert lines(name="damcha-psd", rank=8) == []
     assert lines(name="mha") == []
+
+
+def test_a_refresh_without_causality_is_a_notice():
+    """Presets run on every task, so this is said and not refused."""
+    settings = {"attention": {"name": "damcha-geometric"}}
+    (line,) = notices(resolve_mapping(settings))
+    assert line == (
+        'attention.refresh = "geometric" has no effect with model.causal = false: one metric '
+        "serves the whole sequence"
+    )
+    assert notices(resolve_mapping({**settings, "model": {"causal": True}})) == []
+    (line,) = notices(resolve_mapping({"attention": {"refresh": 16}}))
+    assert line.startswith("attention.refresh = 16 has no effect")
 
 
 def test_label_smoothing_without_labels_is_a_notice():

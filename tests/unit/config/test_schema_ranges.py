@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_origin
+from typing import Literal, Union, get_origin
 
 import pytest
 from pydantic import ValidationError
 
+from damcha_core.catalog.attentions import attention_row
 from damcha_core.config.consistency import conflicts
-from damcha_core.config.keys import SECTIONS, dotted_keys, fields
-from damcha_core.config.options import DamchaOptions
+from damcha_core.config.keys import SECTIONS, dotted_keys, fields, option_owners, options_class
 from damcha_core.config.resolve import resolve_mapping
 from damcha_core.config.schema import RunConfig
 from damcha_core.config.values import allowed
@@ -20,7 +20,8 @@ KEYS = dotted_keys()
 DESIGN = {
     "run": "task name out seed device threads deterministic",
     "model": "d_model n_heads d_ff n_layers dropout patch_size causal",
-    "attention": "name structure source share init output rank mlp_hidden",
+    "attention": "name shared_dim structure source share init output rank mlp_hidden refresh "
+    "refresh_ratio gate",
     "data": "root image_size mask_ratio workers verify",
     "train": "epochs max_steps batch_size accumulate lr weight_decay warmup_steps min_lr_ratio "
     "clip_norm ema_decay label_smoothing patience precision compile save_every_steps keep_last "
@@ -53,6 +54,8 @@ def wrong_values(field):
         return [*common, 0, 1, 1.0, "true", ""]
     if kind is str:
         return [*common, 1, True, 1.5, "a\nb", "a\x00b", "\ud800"]
+    if get_origin(kind) is Union:
+        return [*common, 0, -1, 1.0, 1.5, True, 10**7, 10**400, "", "none", "16", "Token"]
     if get_origin(kind) is Literal:
         return [*common, 1, True, "", "none"]
     if get_origin(kind) is tuple:
@@ -118,7 +121,9 @@ def test_the_bounds_themselves_are_accepted_and_said(dotted):
     section, _, key = dotted.partition(".")
     field = field_of(dotted)
     low, low_allowed, high, high_allowed = bounds(field)
-    kind = DamchaOptions if section == "attention" else SECTIONS[section]
+    kind = SECTIONS[section]
+    if section == "attention":
+        kind = options_class(attention_row(option_owners()[key][0]))
     inside_low = low if low_allowed else math.nextafter(low, math.inf)
     inside_high = high if high_allowed else math.nextafter(high, -math.inf)
     for value in (inside_low, inside_high):
