@@ -179,7 +179,13 @@ def notices(config: RunConfig) -> list[str]:
             f"attention.refresh = {shown(options.refresh)} has no effect with model.causal = "
             "false: one metric serves the whole sequence"
         )
+    train = config.train
+    if 0 < train.horizon_steps <= train.warmup_steps:
+        lines.append(
+            f"train.warmup_steps {train.warmup_steps} is not shorter than the schedule of "
+            f"{train.horizon_steps} steps: the peak rate train.lr will hardly be reached"
+        )
     reconstructs = task_row(config.run.task).reconstructs
-    if reconstructs and config.train.label_smoothing:
+    if reconstructs and train.label_smoothing:
         lines.append("train.label_smoothing has no effect: reconstruction has no labels")
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import signal
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -68,6 +69,9 @@ def _raw_batches(
             dataset,
             batch_sampler=key_batches,  # type: ignore[arg-type]
             num_workers=workers,
+            # Workers that are started afresh (the default of Python 3.14 on Linux) outlive a
+            # trainer that was killed; forked ones end with it.
+            multiprocessing_context="fork" if workers and sys.platform == "linux" else None,
             collate_fn=_as_it_is,
             worker_init_fn=_ignore_signals,
             # A generator of its own: the default one would advance torch's global state.

@@ -19,8 +19,9 @@ from damcha_core.tasks.task import Batch, move_batch
 from damcha_core.train.device import choose_device, memory_errors
 from damcha_core.train.learner import Learner
 from damcha_core.train.observer import Observer
-from damcha_core.train.run import build_learner, horizon_steps, torch_settings, total_steps
+from damcha_core.train.run import build_learner, horizon_steps, total_steps
 from damcha_core.train.run_folder import RunFolder
+from damcha_core.train.torch_settings import torch_settings
 
 BYTES_OF_STATE = 4
 """Copies of the parameters while training: weights, gradients and two moments of AdamW."""

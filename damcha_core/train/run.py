@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from damcha_core.train.resumption import (
 from damcha_core.train.run_folder import RunFolder
 from damcha_core.train.signals import StopRequest
 from damcha_core.train.state import TrainState
+from damcha_core.train.torch_settings import torch_settings
 from damcha_core.train.trained_run import load_run
 from damcha_core.train.trainer import Trainer
 
@@ -88,7 +88,6 @@ def start(config: RunConfig, observer: Observer) -> RunOutcome:
             observer.notice(notice)
         for line in notices(config):
             observer.notice(line)
-        _warn_about_schedule(config, observer)
         learner = build_learner(config, task, device)
         folder = RunFolder.for_new_run(config)  # a default name may have been taken meanwhile
         with folder.claim(config):
@@ -259,18 +258,16 @@ def _is_complete(state: TrainState, config: RunConfig) -> bool:
 
 def _completed(folder: RunFolder, config: RunConfig, state: TrainState, name: str) -> RunOutcome:
     # Stopped between the last checkpoint and its result, there is none or that of an earlier end.
-    if not folder.result_file.exists() or folder.read_result().get("steps") != state.step:
+    if not _has_result(folder, state):
         _write_result(folder, config, state, folder.resumed_from())
     return RunOutcome(folder.path, folder.read_result(), name, state.ended, already_complete=True)
 
 
-def _warn_about_schedule(config: RunConfig, observer: Observer) -> None:
-    train = config.train
-    if train.warmup_steps >= train.horizon_steps:
-        observer.notice(
-            f"train.warmup_steps {train.warmup_steps} is not shorter than the schedule of "
-            f"{train.horizon_steps} steps: the peak rate train.lr will hardly be reached"
-        )
+def _has_result(folder: RunFolder, state: TrainState) -> bool:
+    try:
+        return folder.read_result().get("steps") == state.step
+    except CheckpointError:  # missing or damaged: it can be made again
+        return False
 
 
 def _keep_epochs(
@@ -302,18 +299,3 @@ def _store_data_facts(folder: RunFolder, task: Task) -> None:
         folder.store_facts(task.facts)
     if isinstance(task, ReconstructionTask) and not folder.mean_picture_file.exists():
         folder.store_mean_picture(training_mean(task))
-
-
-@contextmanager
-def torch_settings(config: RunConfig) -> Iterator[None]:
-    """Threads and determinism of a run, put back afterwards."""
-    threads = torch.get_num_threads()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    try:
-        if config.run.threads:
-            torch.set_num_threads(config.run.threads)
-        torch.use_deterministic_algorithms(config.run.deterministic)
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
