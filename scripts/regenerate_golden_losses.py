@@ -89,6 +89,8 @@ DAMCHA: dict[str, Any] = {
     "attention.share": True,
     # At the identity the metrics do not depend on their context.
     "attention.init": "random",
+    "attention.refresh": "token",
+    "attention.refresh_ratio": 1.25,
     "attention.output": "head",
     "attention.rank": 0,
     "attention.mlp_hidden": [12, 20],
