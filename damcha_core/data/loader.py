@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -77,7 +78,8 @@ def _raw_batches(
             # A generator of its own: the default one would advance torch's global state.
             generator=torch.Generator(),
         )
-        batches: Any = iter(loader)
+        with _signals_held_back():
+            batches: Any = iter(loader)
     if not workers:
         yield from batches
         return
@@ -91,6 +93,23 @@ def _raw_batches(
     finally:
         atexit.unregister(stop)
         stop()
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back while workers are started.
+
+    A forked worker keeps the mask, so not even the moment before it learns to ignore the signals
+    is open; the trainer gets its own signal when the mask is lifted.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -161,3 +161,21 @@ def test_runtime_errors_of_this_process_keep_their_type():
 def test_negative_workers_are_refused():
     with pytest.raises(ValueError, match=r"data\.workers"):
         make_loader(Probe(), [], -1)
+
+
+class BlockedSignals(Dataset):
+    """Each sample says whether its process holds SIGTERM and SIGINT back."""
+
+    def __getitems__(self, keys):
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, set())
+        return {"held": torch.tensor({signal.SIGINT, signal.SIGTERM} <= blocked)}
+
+    def __getitem__(self, key):
+        return self.__getitems__([key])
+
+
+def test_workers_are_born_deaf_to_the_signals_and_the_trainer_is_not():
+    held = [bool(batch["held"]) for batch in make_loader(BlockedSignals(), keys_of(4), 2)]
+    assert held == [True] * len(held)
+    assert not any(bool(b["held"]) for b in make_loader(BlockedSignals(), keys_of(4), 0))
+    assert not {signal.SIGINT, signal.SIGTERM} & signal.pthread_sigmask(signal.SIG_BLOCK, set())
