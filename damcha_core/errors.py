@@ -62,7 +62,7 @@ class DiskError(DamchaError):
     exit_code = 7
 
 
-class Interrupted(DamchaError):
+class Interrupted(DamchaError):  # noqa: N818 - it is no mistake
     """A signal asked the run to stop; its state has been saved.
 
     Args:

@@ -42,8 +42,8 @@ class MultiHeadAttention(AttentionLayer):
         carry: Carry | None,
         cache: AttentionCache | None,
     ) -> Tensor:
-        qkv_BN3HK = self.qkv(x_BND).view(*x_BND.shape[:2], 3, self.n_heads, self.d_head)
-        q_BHNK, k_BHNK, v_BHNK = qkv_BN3HK.permute(2, 0, 3, 1, 4).unbind(0)
+        # One chunk a projection, not one array of three: its gradient is put together in one copy.
+        q_BHNK, k_BHNK, v_BHNK = map(self.split_heads, self.qkv(x_BND).chunk(3, dim=-1))
         if isinstance(cache, KeyValueCache):
             k_BHNK, v_BHNK, key_mask = cache.append(k_BHNK, v_BHNK, key_mask)
         heads_BHNK = masked_attention(

@@ -2,7 +2,8 @@
 
 SSIM follows "Image quality assessment: from error visibility to structural similarity" (IEEE
 TIP 13(4), 2004): data range 1, a Gaussian window of 11 and sigma 1.5, population covariance,
-windows that lie inside the picture only, each channel on its own. No value of one picture depends on the others of its batch.
+windows that lie inside the picture only, each channel on its own. No value of one picture depends
+on the others of its batch.
 
 Legend: B batch, C channels, S image side, W window positions a side.
 """
