@@ -2,7 +2,7 @@
 
 The public names are imported on first use, so that `import damcha_core` alone stays light:
 
-    from damcha_core import TransformerPC, DamchaAttention
+    from damcha_core import TransformerPC, DamchaAttention, replace_attention
 """
 
 from __future__ import annotations
@@ -15,15 +15,23 @@ if TYPE_CHECKING:
     from damcha_core.models.masked_image import MaskedImageModel
     from damcha_core.models.transformer import TransformerPC
     from damcha_core.models.vision_transformer import VisionTransformer
+    from damcha_core.replacement.replace import replace_attention
 
 __version__ = "0.1.0"
-__all__ = ["DamchaAttention", "MaskedImageModel", "TransformerPC", "VisionTransformer"]
+__all__ = [
+    "DamchaAttention",
+    "MaskedImageModel",
+    "TransformerPC",
+    "VisionTransformer",
+    "replace_attention",
+]
 
 _HOMES = {
     "DamchaAttention": "damcha_core.attention.damcha",
     "MaskedImageModel": "damcha_core.models.masked_image",
     "TransformerPC": "damcha_core.models.transformer",
     "VisionTransformer": "damcha_core.models.vision_transformer",
+    "replace_attention": "damcha_core.replacement.replace",
 }
 
 

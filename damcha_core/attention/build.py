@@ -29,7 +29,8 @@ def build_attention(
         options: the row's own options; those not given keep the builder's defaults.
 
     Raises:
-        UsageError: the name is not in the catalogue, or an option contradicts what the row fixes.
+        UsageError: the name is not in the catalogue or that of a control, or an option contradicts
+            what the row fixes.
         ValueError: a size or an option is not valid.
         TypeError: the builder has no such option.
     """

@@ -21,9 +21,7 @@ from damcha_core.attention.masking import masked_attention
 from damcha_core.attention.projections import input_projection, output_projection
 from damcha_core.attention.score_softmax import masked_softmax
 from damcha_core.attention.stack import AttentionStack
-
-KERNEL_STEP = 8
-"""Fused kernels want widths that are multiples of this."""
+from damcha_core.catalog.collaborative import kernel_width
 
 
 class CollaborativeAttention(AttentionLayer):
@@ -102,8 +100,7 @@ class CollaborativeAttention(AttentionLayer):
         fill up to E: kernels want one width for all three and fall back to explicit scores
         otherwise.
         """
-        width = max(self.shared_dim + 1, self.d_head)
-        width = math.ceil(width / KERNEL_STEP) * KERNEL_STEP
+        width = kernel_width(self.shared_dim, self.d_head)
         # masked_attention divides by sqrt(E); the formula by sqrt(S/H).
         scale = math.sqrt(width * self.n_heads / self.shared_dim)
         mixed_BHMS = (q_B1MS * (self.mixing_HS * scale)[:, None, :]).to(q_B1MS.dtype)

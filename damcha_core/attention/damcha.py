@@ -17,8 +17,9 @@ from damcha_core.attention.masking import masked_attention
 from damcha_core.attention.metric_cache import MetricCache
 from damcha_core.attention.pooling import prefix_mean, token_mean
 from damcha_core.attention.projections import input_projection, output_projection
-from damcha_core.attention.refresh import RATIO, Packing, Refresh
+from damcha_core.attention.refresh import Packing, Refresh
 from damcha_core.attention.stack import AttentionStack
+from damcha_core.catalog.refresh_schedule import RATIO
 from damcha_core.errors import ShapeError
 
 
@@ -28,9 +29,9 @@ class DamchaAttention(AttentionLayer):
     X_i is the i-th slice of K features of the input. There is no query and no key projection: the
     metric m_i, generated from the mean of the real tokens, takes their place. A causal layer
     generates one for each query, from the mean of the real tokens up to and including it, or, with
-    a `refresh`, one for some of them, which those that follow use as well (see `Refresh`). A layer
-    that is not causal has one metric for all queries, and refresh has no effect on it.
-    Duan et al. 2026, section 2.
+    a `refresh`, one for some of them, which those that follow use as well (see
+    `RefreshSchedule`). A layer that is not causal has one metric for all queries, and refresh has
+    no effect on it. Duan et al. 2026, section 2.
 
     Args:
         d_model: width D of the tokens, a multiple of n_heads.

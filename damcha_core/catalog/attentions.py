@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from damcha_core.catalog.attention_row import AttentionRow
 from damcha_core.catalog.collaborative import COLLABORATIVE
+from damcha_core.catalog.controls import control_row, no_layer
 from damcha_core.catalog.damcha import DAMCHA_ROWS
 from damcha_core.catalog.dcmha import DCMHA
 from damcha_core.catalog.differential import DIFFERENTIAL
@@ -26,9 +27,9 @@ def register_attention(row: AttentionRow) -> None:
         row: the new attention layer or preset.
 
     Raises:
-        ValueError: a row of this name is there already.
+        ValueError: a row, or a control, of this name is there already.
     """
-    if row.name in ROWS:
+    if row.name in ROWS or control_row(row.name):
         raise ValueError(f"an attention called {row.name} is in the catalogue already")
     ROWS[row.name] = row
 
@@ -48,12 +49,14 @@ def attention_row(name: str) -> AttentionRow:
         The row.
 
     Raises:
-        UsageError: there is no such attention; the message lists the names.
+        UsageError: the name is that of a control, or of nothing; the message lists the names.
     """
-    try:
+    if name in ROWS:
         return ROWS[name]
-    except KeyError:
-        raise UsageError(unknown_name("attention", name, ROWS)) from None
+    control = control_row(name)
+    if control is not None:
+        raise UsageError(no_layer(control))
+    raise UsageError(unknown_name("attention", name, ROWS))
 
 
 BUILT_IN = (

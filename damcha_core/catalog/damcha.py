@@ -7,8 +7,9 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import cast
 
-from damcha_core.catalog.attention_row import AttentionRow, ParameterCount
+from damcha_core.catalog.attention_row import AttentionRow, MultiplyAdds, ParameterCount
 from damcha_core.catalog.loading import load
+from damcha_core.catalog.refresh_schedule import RefreshSchedule
 
 OPTIONS = "damcha_core.config.options:DamchaOptions"
 
@@ -90,6 +91,72 @@ def damcha_parameters(preset: Mapping[str, object]) -> ParameterCount:
     return count
 
 
+def map_numbers(d_model: int, n_heads: int, *, structure: str, rank: int) -> tuple[int, int]:
+    """Size of the linear maps that make up the metrics of all heads, sums over heads taken.
+
+    Args:
+        d_model: width D.
+        n_heads: number of heads H; the head width is K = D/H.
+        structure: structure of the metric.
+        rank: rank R; 0 is the structure's default.
+
+    Returns:
+        How many numbers are generated for one context, and how many multiply-adds apply them to
+        one token: D and 0 (a diagonal is pointwise) for diagonal, D R + R K and 2 D R for psd and
+        low_rank, D K and D K for the others.
+    """
+    d_head = d_model // n_heads
+    if structure == "diagonal":
+        return d_model, 0
+    if structure in ("psd", "low_rank"):
+        rank = rank or default_rank(structure, d_head)
+        return rank * (d_model + d_head), 2 * d_model * rank
+    return d_model * d_head, d_model * d_head
+
+
+def damcha_multiply_adds(preset: Mapping[str, object]) -> MultiplyAdds:
+    """The multiply-adds of DAMCHA under a preset.
+
+    Args:
+        preset: option values that hold whatever the call says.
+
+    Returns:
+        A function: for every layer 2 N D^2 for the projections, 2 N^2 D for scores and sums, N
+        times the application of a metric, and the generator once for each context: one a sequence,
+        or causal one for each refresh count up to N. The zeros that fill up the blocks of a
+        grouped refresh are not counted.
+    """
+
+    def count(
+        d_model: int,
+        n_heads: int,
+        n_layers: int,
+        options: Mapping[str, object],
+        *,
+        n_tokens: int,
+        is_causal: bool,
+    ) -> int:
+        # The defaults have one home, the options class; it is imported for them on demand.
+        chosen = {**load(OPTIONS)().model_dump(), **options, **preset}
+        generated, applied = map_numbers(
+            d_model,
+            n_heads,
+            structure=cast(str, chosen["structure"]),
+            rank=cast(int, chosen["rank"]),
+        )
+        layer = 2 * n_tokens * d_model * (d_model + n_tokens) + n_tokens * applied
+        if chosen["source"] == "adaptive":
+            widths = [d_model, *cast(Sequence[int], chosen["mlp_hidden"]), generated]
+            refresh = RefreshSchedule(
+                cast("str | int", chosen["refresh"]), cast(float, chosen["refresh_ratio"])
+            )
+            contexts = refresh.n_metrics(n_tokens) if is_causal else 1
+            layer += contexts * sum(a * b for a, b in pairwise(widths))
+        return n_layers * layer
+
+    return count
+
+
 def damcha_row(name: str, summary: str, formula: str, **preset: object) -> AttentionRow:
     """A row of DAMCHA.
 
@@ -115,6 +182,7 @@ def damcha_row(name: str, summary: str, formula: str, **preset: object) -> Atten
         cacheable=True,
         formula=formula,
         parameters=damcha_parameters(preset),
+        multiply_adds=damcha_multiply_adds(preset),
         preset=MappingProxyType(preset),
     )
 

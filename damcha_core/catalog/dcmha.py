@@ -25,6 +25,35 @@ def dcmha_parameters(
     return n_layers * (4 * d_model * d_model + composition)
 
 
+def dcmha_multiply_adds(
+    d_model: int,
+    n_heads: int,
+    n_layers: int,
+    options: Mapping[str, object] | None = None,
+    *,
+    n_tokens: int,
+    is_causal: bool,
+) -> int:
+    """Multi-head attention, and the compositions: of each token, and on each pair of tokens.
+
+    Args:
+        d_model: width D of a token.
+        n_heads: number of heads H.
+        n_layers: number of layers in the stack.
+        options: none are known; accepted so that all rows are called alike.
+        n_tokens: length N of the sequence.
+        is_causal: no effect: all pairs of tokens are counted.
+
+    Returns:
+        n_layers * (4 N D^2 + 2 N^2 D + N (20 D H + 72 H^2) + 4 N^2 H^2).
+    """
+    pairs = n_tokens * n_tokens
+    attention = 4 * n_tokens * d_model * d_model + 2 * pairs * d_model
+    # Weights and gates of four streams, and the products W_2^T W_1 of rank 2.
+    generated = n_tokens * (20 * d_model * n_heads + (64 + 8) * n_heads * n_heads)
+    return n_layers * (attention + generated + 4 * pairs * n_heads * n_heads)
+
+
 DCMHA = AttentionRow(
     name="dcmha",
     summary="heads mix their scores and their weights by matrices generated for each token",
@@ -40,4 +69,5 @@ DCMHA = AttentionRow(
     "Compose(A)_ts = (I + C_q(x_t) + C_k(x_s)) A_ts over the heads, "
     "C(x) = W_2(x)^T W_1(x) + diag(g(x))",
     parameters=dcmha_parameters,
+    multiply_adds=dcmha_multiply_adds,
 )

@@ -24,6 +24,31 @@ def differential_parameters(
     return n_layers * (4 * d_model * d_model + 6 * (d_model // n_heads))
 
 
+def differential_multiply_adds(
+    d_model: int,
+    n_heads: int,
+    n_layers: int,
+    options: Mapping[str, object] | None = None,
+    *,
+    n_tokens: int,
+    is_causal: bool,
+) -> int:
+    """Four projections, and the scores of all heads once for each half of the values.
+
+    Args:
+        d_model: width D of a token.
+        n_heads: number of heads; the count does not depend on it.
+        n_layers: number of layers in the stack.
+        options: none are known; accepted so that all rows are called alike.
+        n_tokens: length N of the sequence.
+        is_causal: no effect: all pairs of tokens are counted.
+
+    Returns:
+        n_layers * (4 N D^2 + 4 N^2 D).
+    """
+    return n_layers * (4 * n_tokens * d_model * d_model + 4 * n_tokens * n_tokens * d_model)
+
+
 DIFFERENTIAL = AttentionRow(
     name="differential",
     summary="two heads at a time, the weights of the second subtracted from those of the first",
@@ -37,5 +62,6 @@ DIFFERENTIAL = AttentionRow(
     formula="P_j = softmax(Q_2j K_2j^T / sqrt(K)) - lambda softmax(Q_2j+1 K_2j+1^T / sqrt(K)), "
     "out = concat_j((1 - lambda_0) RMSNorm(P_j V_j)) W_O, j = 0 .. H/2 - 1, V_j of width 2K",
     parameters=differential_parameters,
+    multiply_adds=differential_multiply_adds,
     head_multiple=2,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from damcha_core.catalog.attention_row import AttentionRow
-from damcha_core.catalog.mha import mha_parameters
+from damcha_core.catalog.mha import mha_multiply_adds, mha_parameters
 
 ELLIPTICAL = AttentionRow(
     name="elliptical",
@@ -19,4 +19,5 @@ ELLIPTICAL = AttentionRow(
     formula="p_i = softmax(Q_i diag(m_i) K_i^T / sqrt(K)), m_i = c_i / max(c_i), "
     "c_i = sum_t |V_i - V_i of the layer before|, m_i = 1 in the first layer",
     parameters=mha_parameters,
+    multiply_adds=mha_multiply_adds,
 )

@@ -24,6 +24,31 @@ def mha_parameters(
     return n_layers * (4 * d_model * d_model + 4 * d_model)
 
 
+def mha_multiply_adds(
+    d_model: int,
+    n_heads: int,
+    n_layers: int,
+    options: Mapping[str, object] | None = None,
+    *,
+    n_tokens: int,
+    is_causal: bool,
+) -> int:
+    """Four projections, the scores and the weighted sums of the values.
+
+    Args:
+        d_model: width D of a token.
+        n_heads: number of heads; the count does not depend on it.
+        n_layers: number of layers in the stack.
+        options: none are known; accepted so that all rows are called alike.
+        n_tokens: length N of the sequence.
+        is_causal: no effect: all pairs of tokens are counted.
+
+    Returns:
+        n_layers * (4 N D^2 + 2 N^2 D).
+    """
+    return n_layers * (4 * n_tokens * d_model * d_model + 2 * n_tokens * n_tokens * d_model)
+
+
 MHA = AttentionRow(
     name="mha",
     summary="standard multi-head attention: the reference of every comparison",
@@ -36,4 +61,5 @@ MHA = AttentionRow(
     cacheable=True,
     formula="p_i = softmax(Q_i K_i^T / sqrt(K)), out = concat_i(p_i V_i) W_O + b_O",
     parameters=mha_parameters,
+    multiply_adds=mha_multiply_adds,
 )

@@ -24,6 +24,33 @@ def talking_heads_parameters(
     return n_layers * (4 * d_model * d_model + d_model + 2 * n_heads * n_heads)
 
 
+def talking_heads_multiply_adds(
+    d_model: int,
+    n_heads: int,
+    n_layers: int,
+    options: Mapping[str, object] | None = None,
+    *,
+    n_tokens: int,
+    is_causal: bool,
+) -> int:
+    """Multi-head attention, and the two mixings for each pair of tokens.
+
+    Args:
+        d_model: width D of a token.
+        n_heads: number of heads H.
+        n_layers: number of layers in the stack.
+        options: none are known; accepted so that all rows are called alike.
+        n_tokens: length N of the sequence.
+        is_causal: no effect: all pairs of tokens are counted.
+
+    Returns:
+        n_layers * (4 N D^2 + 2 N^2 D + 2 N^2 H^2).
+    """
+    pairs = n_tokens * n_tokens
+    attention = 4 * n_tokens * d_model * d_model + 2 * pairs * d_model
+    return n_layers * (attention + 2 * pairs * n_heads * n_heads)
+
+
 TALKING_HEADS = AttentionRow(
     name="talking-heads",
     summary="heads mix their scores and their weights by learned constants",
@@ -38,4 +65,5 @@ TALKING_HEADS = AttentionRow(
     formula="s_i = Q_i K_i^T / sqrt(K), p_o = softmax(sum_i L_oi s_i), "
     "out = concat_o((sum_i W_oi p_i) V_o) W_O + b_O",
     parameters=talking_heads_parameters,
+    multiply_adds=talking_heads_multiply_adds,
 )

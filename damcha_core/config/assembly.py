@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from damcha_core.catalog.attentions import attention_rows
 from damcha_core.catalog.names import choices
+from damcha_core.catalog.run_attentions import attention_names
 from damcha_core.catalog.tasks import task_rows
 from damcha_core.config.attention_options import attention_section
 from damcha_core.config.consistency import conflicts
+from damcha_core.config.controls import size_conflicts, with_sizes
 from damcha_core.config.findings import Findings
 from damcha_core.config.keys import SECTIONS
 from damcha_core.config.overrides import Layer
@@ -34,7 +35,7 @@ def assemble(layer: Layer, problems: Sequence[str] = ()) -> RunConfig:
     """
     findings = Findings(layer, problems)
     check_name(findings, "run.task", RunSection, [row.name for row in task_rows()])
-    check_name(findings, "attention.name", AttentionSection, [r.name for r in attention_rows()])
+    check_name(findings, "attention.name", AttentionSection, attention_names())
     sections: dict[str, Any] = {}
     for section, kind in SECTIONS.items():
         if section == "attention":
@@ -45,7 +46,10 @@ def assemble(layer: Layer, problems: Sequence[str] = ()) -> RunConfig:
     for conflict in conflicts(config):
         findings.add(conflict.keys, conflict.text)
     findings.raise_any()
-    return config
+    for conflict in size_conflicts(config):
+        findings.add(conflict.keys, conflict.text)
+    findings.raise_any()
+    return with_sizes(config)
 
 
 def check_name(findings: Findings, dotted: str, kind: type[Settings], names: Sequence[str]) -> None:

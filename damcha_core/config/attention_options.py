@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from damcha_core.catalog.attentions import AttentionRow, attention_row, attention_rows
 from damcha_core.catalog.names import nearest
+from damcha_core.catalog.run_attentions import RunAttention, attention_names, run_attention
 from damcha_core.config.findings import Findings
 from damcha_core.config.keys import option_owners, options_class
 from damcha_core.config.schema import AttentionSection
@@ -34,25 +35,26 @@ def attention_section(findings: Findings, checked: Checked) -> AttentionSection:
     for key in [key for key in values if key not in known]:
         findings.refuse(f"attention.{key}", foreign_option(key, row))
         del values[key]
-    for key, fixed in row.preset.items():
+    preset = row.preset if isinstance(row, AttentionRow) else {}
+    for key, fixed in preset.items():
         given = values.get(key, fixed)
         if given != fixed or type(given) is not type(fixed):
-            findings.refuse(f"attention.{key}", contradiction(key, given, row))
+            findings.refuse(f"attention.{key}", contradiction(key, given, fixed, row.name))
         values[key] = fixed
     options = None if kind is None else checked(kind, "attention", values, findings)
     return AttentionSection(name=row.name, options=options)
 
 
-def likely_row(name: object) -> AttentionRow | None:
+def likely_row(name: object) -> RunAttention | None:
     """The row of a name, or of the nearest known name, so that its options can be checked too."""
-    names = [row.name for row in attention_rows()]
+    names = attention_names()
     if not isinstance(name, str):
         return None
     guess = name if name in names else nearest(name, names)
-    return None if guess is None else attention_row(guess)
+    return None if guess is None else run_attention(guess)
 
 
-def foreign_option(key: str, row: AttentionRow) -> str:
+def foreign_option(key: str, row: RunAttention) -> str:
     """What is said about an option of another attention."""
     owner = option_owners()[key][0]
     return (
@@ -61,13 +63,13 @@ def foreign_option(key: str, row: AttentionRow) -> str:
     )
 
 
-def contradiction(key: str, given: object, row: AttentionRow) -> str:
+def contradiction(key: str, given: object, fixed: object, name: str) -> str:
     """What is said about an option that a preset fixes to another value."""
     hint = "leave it out"
+    builder = attention_row(name).builder
     for other in attention_rows():
-        if other.builder == row.builder and not other.preset:
+        if other.builder == builder and not other.preset:
             hint += f", or choose attention.name = {shown(other.name)}"
     return (
-        f"attention.{key} = {shown(given)} is refused: {row.name} fixes {key} = "
-        f"{shown(row.preset[key])}; {hint}"
+        f"attention.{key} = {shown(given)} is refused: {name} fixes {key} = {shown(fixed)}; {hint}"
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from damcha_core.catalog.attentions import attention_row
+from damcha_core.catalog.run_attentions import built_row
 from damcha_core.catalog.tasks import TaskRow, task_row
 from damcha_core.config.options import DamchaOptions
 from damcha_core.config.schema import RunConfig
@@ -39,7 +39,7 @@ def conflicts(config: RunConfig) -> Iterator[Conflict]:
             f"{model.n_heads} heads of equal width: give a multiple, such as "
             f"{multiples(model.d_model, model.n_heads)}",
         )
-    step = attention_row(config.attention.name).head_multiple
+    step = built_row(config.attention.name).head_multiple
     if model.n_heads % step:
         yield Conflict(
             ("model.n_heads", "attention.name"),

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from pydantic.fields import FieldInfo
 
-from damcha_core.catalog.attentions import AttentionRow, attention_rows
+from damcha_core.catalog.controls import ControlRow
 from damcha_core.catalog.loading import load
 from damcha_core.catalog.names import nearest
+from damcha_core.catalog.run_attentions import RunAttention, run_attentions
 from damcha_core.config import usual_names
 from damcha_core.config.schema import (
     AttentionSection,
@@ -30,8 +31,8 @@ SECTIONS: dict[str, type[Settings]] = {
 }
 
 
-def options_class(row: AttentionRow) -> type[Settings] | None:
-    """The class with the options of a catalogue row, or None when it has none."""
+def options_class(row: RunAttention) -> type[Settings] | None:
+    """The class with the options of an attention or a control, or None when it has none."""
     if row.options is None:
         return None
     loaded: type[Settings] = load(row.options)
@@ -39,9 +40,13 @@ def options_class(row: AttentionRow) -> type[Settings] | None:
 
 
 def option_owners() -> dict[str, tuple[str, ...]]:
-    """Each attention option with the names of the rows that know it, presets last."""
+    """Each attention option with the names of the rows that know it, presets and controls last."""
+
+    def is_derived(row: RunAttention) -> bool:
+        return isinstance(row, ControlRow) or bool(row.preset)
+
     owners: dict[str, tuple[str, ...]] = {}
-    for row in sorted(attention_rows(), key=lambda row: bool(row.preset)):
+    for row in sorted(run_attentions(), key=is_derived):
         options = options_class(row)
         for key in {} if options is None else options.model_fields:
             owners[key] = (*owners.get(key, ()), row.name)
@@ -53,7 +58,7 @@ def fields(section: str) -> dict[str, FieldInfo]:
     known = dict(SECTIONS[section].model_fields)
     if section == "attention":
         del known["options"]
-        for row in attention_rows():
+        for row in run_attentions():
             options = options_class(row)
             known.update({} if options is None else options.model_fields)
     return known

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from damcha_core.config.values import Settings, Widths
 
+LARGEST_D_FF = 262_144
+LARGEST_N_LAYERS = 1024
+
 
 class DamchaOptions(Settings):
     """How DAMCHA makes its metric (Duan et al. 2026, section 2)."""
@@ -53,6 +56,30 @@ class DamchaOptions(Settings):
         le=1000,
         description="Ratio of one token count with a new metric to the one before it, under "
         "refresh geometric.",
+    )
+
+
+class MatchedOptions(DamchaOptions):
+    """Which DAMCHA a control of the same size is matched to, and the size that does it."""
+
+    matched_d_ff: int = Field(
+        default=0,
+        ge=0,
+        le=LARGEST_D_FF,
+        description="Width of the feed-forward part that the control is built with; 0: computed "
+        "when the run file is read. model.d_ff is that of the model it is matched to.",
+    )
+
+
+class FlopsOptions(MatchedOptions):
+    """Which DAMCHA a control of the same cost is matched to, and the sizes that do it."""
+
+    matched_n_layers: int = Field(
+        default=0,
+        ge=0,
+        le=LARGEST_N_LAYERS,
+        description="Blocks that the control is built with; 0: computed when the run file is read. "
+        "model.n_layers is that of the model it is matched to.",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from damcha_core.config.options import DamchaOptions
+from damcha_core.config.options import LARGEST_D_FF, LARGEST_N_LAYERS, DamchaOptions
 from damcha_core.config.values import Device, FolderName, Settings, Text
 
 
@@ -48,8 +48,10 @@ class ModelSection(Settings):
     n_heads: int = Field(
         default=8, ge=1, le=1024, description="Attention heads; they divide d_model."
     )
-    d_ff: int = Field(default=256, ge=1, le=262144, description="Width of the feed-forward part.")
-    n_layers: int = Field(default=4, ge=1, le=1024, description="Blocks in the stack.")
+    d_ff: int = Field(
+        default=256, ge=1, le=LARGEST_D_FF, description="Width of the feed-forward part."
+    )
+    n_layers: int = Field(default=4, ge=1, le=LARGEST_N_LAYERS, description="Blocks in the stack.")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of activations dropped.")
     patch_size: int = Field(
         default=4,
@@ -66,7 +68,7 @@ class AttentionSection(Settings):
     """The attention layer and its own options (with those of a preset filled in)."""
 
     name: Text = Field(
-        default="damcha", description="Attention layer, by its name in the catalogue."
+        default="damcha", description="Attention layer or control, by its name in the catalogue."
     )
     options: SerializeAsAny[Settings] | None = Field(
         default=DamchaOptions(), description="The layer's own options; none: it has none."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from damcha_core.catalog.loading import load
+from damcha_core.config.controls import as_built
 from damcha_core.data.image_data import ImageData, ImageSplit
 from damcha_core.data.order import SampleKey, batches, epoch_order
 from damcha_core.errors import UsageError
@@ -63,7 +64,8 @@ class ImageTask(Task):
 
     def build_transformer(self) -> TransformerPC:
         """The stack that model.* and attention.* of the run file describe."""
-        model, attention = self.config.model, self.config.attention
+        config = as_built(self.config)
+        model, attention = config.model, config.attention
         return TransformerPC(
             model.d_model,
             model.n_heads,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic.fields import FieldInfo
 
 from damcha_core.catalog.attentions import attention_row
+from damcha_core.catalog.controls import control_row
 from damcha_core.catalog.tasks import task_rows
 from damcha_core.config.document import to_mapping
 from damcha_core.config.keys import SECTIONS, fields, option_owners
@@ -50,15 +51,22 @@ def key_section(name: str) -> str:
     parts = [heading, meaning, key_table({"name": fields(name)["name"]})]
     for owners in dict.fromkeys(option_owners().values()):
         own = {key: fields(name)[key] for key, rows in option_owners().items() if rows == owners}
-        layers = [row for row in owners if not attention_row(row).preset]
-        names = ", ".join(map(code, layers))
-        presets = " and its presets" if len(owners) > len(layers) == 1 else ""
-        parts += [f"Options of {names}{presets}:", key_table(own)]
+        parts += [f"Options of {owner_names(owners)}:", key_table(own)]
     parts.append(
         "A preset such as `damcha-psd` fixes some of these ([Attentions](attentions.md)); an "
         "option that contradicts it, or that has no effect beside the others, is refused."
     )
     return "\n\n".join(parts)
+
+
+def owner_names(owners: Sequence[str]) -> str:
+    """Whose options some keys are, as text; presets go with their layer."""
+    controls = [name for name in owners if control_row(name)]
+    rows = [attention_row(name) for name in owners if name not in controls]
+    layers = [row.name for row in rows if not row.preset]
+    kinds = ["its presets"] if len(rows) > len(layers) else []
+    kinds += ["the controls matched to it"] if layers and controls else []
+    return " and ".join([", ".join(map(code, layers or controls)), *kinds])
 
 
 def key_table(known: Mapping[str, FieldInfo]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,6 +54,60 @@ def redrawn(module: nn.Module, seed: int = 7) -> nn.Module:
             fan_in = parameter.shape[-1] if parameter.ndim > 1 else 4
             parameter.copy_(drawn * 0.9 / math.sqrt(fan_in))
     return module
+
+
+class Tally:
+    """How many checks each row passed, for the summary of a test session.
+
+    A check is a test that runs once for every row; its parameters beside the row tell it from
+    others. The other tests here are those of broken twins and single rows.
+    """
+
+    def __init__(self) -> None:
+        self.row_and_check: dict[str, tuple[str, str]] = {}
+        self.passed: set[str] = set()
+
+    def add(self, item: pytest.Item) -> None:
+        """Note what a test of this folder is about."""
+        given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+        row = given.pop("name", "")
+        if row not in NAMES:
+            row = ""
+        self.row_and_check[item.nodeid] = (row, f"{item.function.__qualname__} {given}")
+
+    def lines(self) -> list[str]:
+        """What the summary says."""
+        rows_of: dict[str, set[str]] = {}
+        for row, check in (self.row_and_check[test] for test in self.passed):
+            if row:
+                rows_of.setdefault(check, set()).add(row)
+        n_rows = max(map(len, rows_of.values()), default=0)
+        n_checks = sum(len(rows) == n_rows for rows in rows_of.values())
+        others = len(self.passed) - n_rows * n_checks
+        return [
+            f"attention contract: {n_rows} rows x {n_checks} checks = {n_rows * n_checks} passed, "
+            f"and {others} tests of single rows and broken twins"
+        ]
+
+
+TALLY = Tally()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            TALLY.add(item)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and report.passed and report.nodeid in TALLY.row_and_check:
+        TALLY.passed.add(report.nodeid)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if TALLY.passed:
+        for line in TALLY.lines():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from damcha_core.catalog.attentions import attention_rows
+from damcha_core.catalog.run_attentions import attention_names
 from damcha_core.catalog.tasks import task_rows
 from damcha_core.config.document import to_toml
 from damcha_core.config.keys import SECTIONS, fields
@@ -61,7 +61,7 @@ KEY_NAMES = [key for section in SECTIONS for key in fields(section)]
 def base_files() -> list[bytes]:
     """Complete valid run files of every task, and of every attention."""
     tasks = [{"run.task": row.name} for row in task_rows()]
-    rows = [{"attention.name": row.name} for row in attention_rows()]
+    rows = [{"attention.name": name} for name in attention_names()]
     return [to_toml(resolve(flags=flags)).encode() for flags in [*tasks, *rows]]
 
 

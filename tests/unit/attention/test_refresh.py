@@ -96,3 +96,10 @@ def test_each_token_has_the_mean_of_its_own_refresh_prefix(schedule, padded: boo
             count = max(schedule.counts(len(real)), default=0)
             expected = real[:count].mean(0) if count else torch.zeros(2, dtype=torch.float64)
             torch.testing.assert_close(held[row, place], expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("refresh", ["token", 1, 3, 16, 1000, "geometric"])
+def test_the_number_of_metrics_is_that_of_the_counts(refresh) -> None:
+    schedule = Refresh(refresh, 1.3)
+    for n_tokens in range(1, 60):
+        assert schedule.n_metrics(n_tokens) == len(schedule.counts(n_tokens))

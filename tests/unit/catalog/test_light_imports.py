@@ -13,10 +13,10 @@ import damcha_core
 
 ROOT = Path(damcha_core.__file__).parents[1]
 CATALOG = (
-    "attentions attention_row collaborative damcha dcmha differential elliptical gated loading "
-    "mha names talking_heads tasks"
+    "attentions attention_row collaborative controls damcha dcmha differential elliptical gated "
+    "loading mha names refresh_schedule run_attentions stack_size talking_heads tasks"
 )
-CONFIG = "resolve change consistency document identity keys"
+CONFIG = "resolve change consistency controls document identity keys model_size"
 
 
 @pytest.mark.parametrize(

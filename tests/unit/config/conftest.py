@@ -35,6 +35,7 @@ def settings_tables(draw):
                 {"name": "damcha", "structure": "low_rank", "mlp_hidden": [3, 5, 7]},
                 {"name": "damcha", "refresh": draw(st.integers(1, 10**6))},
                 {"name": "damcha-geometric", "refresh_ratio": draw(st.floats(1.01, 1000))},
+                {"name": "mha-matched", "share": False},
             ]
         )
     )

@@ -170,6 +170,7 @@ def test_a_new_row_brings_its_options_with_no_other_edit(monkeypatch):
             cacheable=False,
             formula="-",
             parameters=lambda d_model, n_heads, n_layers, options: 0,
+            multiply_adds=lambda *sizes, n_tokens, is_causal: 0,
         )
     )
     assert attention(name="mine", window=5).option_values() == {"window": 5}

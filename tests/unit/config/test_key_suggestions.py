@@ -50,8 +50,9 @@ def test_a_slip_in_any_key_of_a_shipped_recipe_is_refused_and_mended(task, tmp_p
         for key, value in table.items():
             for slip in slips(key):
                 total += 1
-                text = f'[run]\ntask = "{task}"\n[{section}]\n{slip} = {value}\n'
-                file.write_text(text.replace("[run]\n", "", 1) if section == "run" else text)
+                table_of_slip = "" if section == "run" else f"[{section}]\n"
+                text = f'[run]\ntask = "{task}"\n{table_of_slip}{slip} = {value}\n'
+                file.write_text(text)
                 with pytest.raises(ConfigError) as caught:
                     resolve(file)
                 assert caught.value.problems[0].startswith(f"{file}: ")

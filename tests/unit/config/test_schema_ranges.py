@@ -8,7 +8,7 @@ from typing import Literal, Union, get_origin
 import pytest
 from pydantic import ValidationError
 
-from damcha_core.catalog.attentions import attention_row
+from damcha_core.catalog.run_attentions import run_attention
 from damcha_core.config.consistency import conflicts
 from damcha_core.config.keys import SECTIONS, dotted_keys, fields, option_owners, options_class
 from damcha_core.config.resolve import resolve_mapping
@@ -21,7 +21,7 @@ DESIGN = {
     "run": "task name out seed device threads deterministic",
     "model": "d_model n_heads d_ff n_layers dropout patch_size causal",
     "attention": "name shared_dim structure source share init output rank mlp_hidden refresh "
-    "refresh_ratio gate",
+    "refresh_ratio gate matched_d_ff matched_n_layers",
     "data": "root image_size mask_ratio workers verify",
     "train": "epochs max_steps batch_size accumulate lr weight_decay warmup_steps min_lr_ratio "
     "clip_norm ema_decay label_smoothing patience precision compile save_every_steps keep_last "
@@ -123,7 +123,7 @@ def test_the_bounds_themselves_are_accepted_and_said(dotted):
     low, low_allowed, high, high_allowed = bounds(field)
     kind = SECTIONS[section]
     if section == "attention":
-        kind = options_class(attention_row(option_owners()[key][0]))
+        kind = options_class(run_attention(option_owners()[key][0]))
     inside_low = low if low_allowed else math.nextafter(low, math.inf)
     inside_high = high if high_allowed else math.nextafter(high, -math.inf)
     for value in (inside_low, inside_high):

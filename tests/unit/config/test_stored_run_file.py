@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from damcha_core.catalog.attentions import attention_rows
+from damcha_core.catalog.run_attentions import attention_names
 from damcha_core.catalog.tasks import task_rows
 from damcha_core.config.change import with_values
 from damcha_core.config.document import to_mapping, to_toml
@@ -38,7 +38,7 @@ def test_a_stored_run_file_reads_back_equal(configurations, tmp_path, data):
 
 
 @pytest.mark.parametrize("task", [row.name for row in task_rows()])
-@pytest.mark.parametrize("attention", [row.name for row in attention_rows()])
+@pytest.mark.parametrize("attention", attention_names())
 def test_every_task_and_attention_reads_back_equal(task, attention, tmp_path):
     config = resolve(flags={"run.task": task, "attention.name": attention})
     (tmp_path / "run.toml").write_text(to_toml(config))

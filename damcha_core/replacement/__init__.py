@@ -1,0 +1,1 @@
+"""Attentions of the catalogue in models that were written for other ones."""
