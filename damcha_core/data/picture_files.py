@@ -84,7 +84,12 @@ def find_files(folder: Path) -> list[PictureFile]:
     """
     files = []
     seen = set()
-    for place, folders, names in os.walk(folder, followlinks=True):
+
+    def refuse(error: OSError) -> None:  # by default such a folder would vanish without a word
+        if not isinstance(error, FileNotFoundError):
+            raise DataError(f"{printable_name(error.filename)}: cannot be read: {error.strerror}")
+
+    for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(place)
         if real in seen:  # a link back to a folder above would never end
             folders.clear()

@@ -34,7 +34,7 @@ def open_pictures(
     images, opened, notices = [], [], []
     for path in paths:
         try:
-            if path.is_dir():
+            if _is_folder(path):
                 raise PictureError(path, f"a folder; name its pictures, such as {path / '*.png'}")
             image_CSS = open_rgb(path, image_size)
         except PictureError as error:
@@ -45,6 +45,13 @@ def open_pictures(
     if not images:
         raise DataError("no picture could be read:\n" + "\n".join(notices))
     return ImageSplit(torch.stack(images), names=distinct_names(opened)), tuple(notices)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # not to be entered, or overlong: opening it says so
+        return False
 
 
 def to_grey(image_CSS: torch.Tensor) -> torch.Tensor:

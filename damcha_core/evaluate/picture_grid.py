@@ -90,9 +90,13 @@ def check_grid_path(path: Path) -> None:
         raise ConfigError(
             [f"A picture grid is written as PNG: {path} must end in .png, not {path.suffix!r}."]
         )
-    if not path.parent.is_dir():
+    try:
+        has_parent, is_folder = path.parent.is_dir(), path.is_dir()
+    except OSError as error:  # a folder above that may not be entered, or an overlong name
+        raise DiskError(f"Cannot write {path}: {error.strerror}.") from error
+    if not has_parent:
         raise DiskError(f"Cannot write {path}: the folder {path.parent} does not exist.")
-    if path.is_dir():
+    if is_folder:
         raise DiskError(f"Cannot write {path}: it is a folder.")
 
 

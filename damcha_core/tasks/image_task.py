@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from functools import cached_property
 
 from damcha_core.catalog.loading import load
 from damcha_core.config.controls import as_built
+from damcha_core.data.file_name import printable_name
 from damcha_core.data.image_data import ImageData, ImageSplit
 from damcha_core.data.order import SampleKey, batches, epoch_order
-from damcha_core.errors import UsageError
+from damcha_core.errors import DataError, UsageError
 from damcha_core.models.transformer import TransformerPC
 from damcha_core.tasks.task import Task, TaskFacts
 
@@ -20,13 +22,19 @@ class ImageTask(Task):
     def data(self) -> ImageData:
         """All splits in memory, read on first use."""
         settings = self.config.data
-        data: ImageData = load(self.row.data)(
-            root=settings.root,
-            image_size=settings.image_size,
-            verify=settings.verify,
-            classes=self.needs_classes,
-            notify=self.notify,
-        )
+        try:
+            data: ImageData = load(self.row.data)(
+                root=settings.root,
+                image_size=settings.image_size,
+                verify=settings.verify,
+                classes=self.needs_classes,
+                notify=self.notify,
+            )
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            place = settings.root if error.filename is None else error.filename
+            raise DataError(f"{printable_name(place)}: cannot be read: {error.strerror}") from error
         return data
 
     needs_classes = False

@@ -20,6 +20,8 @@ from damcha_core.train.disk import disk_errors, replace_text, sync_folder
 
 NAME = re.compile(r"step-\d{8,}")
 LAST, BEST = "last", "best"
+LONGEST_STEP = 20
+"""Digits of a step number; a longer one names no checkpoint."""
 POINTER_BYTES = 64
 READ_ATTEMPTS, READ_PAUSE_SECONDS = 5, 0.02
 TEMPORARY, REPLACED, PRUNED = ".tmp-", ".tmp-replaced-", ".tmp-pruned-"
@@ -162,7 +164,8 @@ class CheckpointStore:
                 problem = "damaged: names no checkpoint" if path.exists() else "nothing saved yet"
                 raise CheckpointError(f"{path}: {problem}")
             return name
-        name = f"step-{int(which):08d}" if which.isdecimal() else which
+        is_step = which.isdecimal() and len(which) <= LONGEST_STEP
+        name = f"step-{int(which):08d}" if is_step else which
         if name not in self.names():
             present = ", ".join(self.names()) or "none"
             raise CheckpointError(f"{self.folder}: no checkpoint {which!r}; present: {present}")

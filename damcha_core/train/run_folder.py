@@ -50,8 +50,12 @@ class RunFolder:
             CheckpointError: there is no run in that folder.
         """
         folder = cls(path)
-        if not folder.config_file.is_file():
-            what = "no such folder" if not path.exists() else "no run.toml in it"
+        try:
+            found, exists = folder.config_file.is_file(), path.exists()
+        except OSError as error:  # a folder above that may not be entered, or an overlong name
+            raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+        if not found:
+            what = "no run.toml in it" if exists else "no such folder"
             raise CheckpointError(f"{path}: not a run folder: {what}")
         return folder
 

@@ -23,8 +23,9 @@ def lr_factor(update: int, *, warmup_steps: int, horizon_steps: int, min_lr_rati
     Returns:
         A factor in (0, 1] during warm-up and in [min_lr_ratio, 1] after it.
     """
+    if update >= horizon_steps:
+        return min_lr_ratio
     if update < warmup_steps:
         return (update + 1) / warmup_steps
-    decay_steps = horizon_steps - warmup_steps
-    progress = min(1.0, (update - warmup_steps) / decay_steps) if decay_steps > 0 else 1.0
+    progress = (update - warmup_steps) / (horizon_steps - warmup_steps)
     return min_lr_ratio + (1.0 - min_lr_ratio) * 0.5 * (1.0 + math.cos(math.pi * progress))

@@ -45,7 +45,8 @@ def test_past_the_horizon_the_floor_stays(update):
 @pytest.mark.parametrize(("warmup", "horizon"), [(6, 6), (9, 6), (4000, 30)])
 def test_warm_up_as_long_as_the_schedule_divides_by_nothing(warmup, horizon):
     values = factors(warmup, horizon, 0.1, max(warmup, horizon) + 2)
-    assert values[:warmup] == [(u + 1) / warmup for u in range(warmup)]
+    assert values[:horizon] == [(u + 1) / warmup for u in range(horizon)]
+    assert set(values[horizon:]) == {0.1}  # added epochs run at the floor, warm or not
     assert values[-1] == pytest.approx(0.1)
 
 
