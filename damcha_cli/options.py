@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from damcha_core.catalog.attentions import attention_rows
+from damcha_core.catalog.run_attentions import attention_names
 from damcha_core.catalog.tasks import task_rows
 
 TASKS = ", ".join(row.name for row in task_rows())
-ATTENTIONS = ", ".join(row.name for row in attention_rows())
+ATTENTIONS = ", ".join(attention_names())
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, as train left it.")]
 DeviceOption = Annotated[
