@@ -21,6 +21,9 @@ from torch import nn
 
 from damcha_core import replace_attention
 
+# torch says once a process that nested tensors, which its own encoder uses, are a prototype.
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+
 PADDED = torch.arange(TOKENS) >= torch.tensor([[TOKENS], [5], [3]])
 """True = not a real token, which is torch's way."""
 LATER = nn.Transformer.generate_square_subsequent_mask(TOKENS)
