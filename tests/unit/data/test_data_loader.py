@@ -141,6 +141,9 @@ def test_process_ends_with_an_unfinished_loader():
     assert ended.stderr.strip().endswith("ValueError: a defect")
 
 
+# torch reports a dead worker from a signal handler, which can interrupt a clean-up of Python's own;
+# the report is then printed there, and comes again when the next batch is asked for.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("action", [die, no_shared_memory])
 def test_a_dead_worker_is_explained(action):
     with pytest.raises(DataError, match=r"data\.workers = 0 \(now 1\)"):
