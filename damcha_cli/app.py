@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from damcha_cli.commands import eval as eval_command
-from damcha_cli.commands import reconstruct, train
+from damcha_cli.commands import generate, reconstruct, train
 from damcha_cli.output import say
 from damcha_core import __version__
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("eval")(eval_command.evaluate)
+app.command("generate")(generate.generate)
 app.command("reconstruct")(reconstruct.reconstruct)
 
 

@@ -46,6 +46,18 @@ def print_json(value: Any) -> None:
     say(json.dumps(value, indent=2, allow_nan=False))
 
 
+def plain_lines() -> None:
+    """Make stdout UTF-8 whatever the locale, because what follows is data for other programs."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def print_record(value: Any) -> None:
+    """JSON on one line of stdout."""
+    say(json.dumps(value, allow_nan=False, ensure_ascii=False))
+
+
 def print_pairs(pairs: Mapping[str, str]) -> None:
     """Names and values on stdout, one a line; values are never cut."""
     width = max(len(name) for name in pairs)

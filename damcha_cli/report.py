@@ -30,8 +30,33 @@ def print_scores(record: Mapping[str, Any]) -> None:
         ["better", *(metric["better"] for metric in metrics.values())],
         ["n", *(f"{metric['n']:,}" for metric in metrics.values())],
     ]
+    rows = [_row(record["attention"], metrics)]
+    if any("interval" in metric for metric in metrics.values()):
+        rows += [[" 95 % interval", *(edge(metric, 0, "from ") for metric in metrics.values())]]
+        rows += [["", *(edge(metric, 1, "to ") for metric in metrics.values())]]
     columns = ["", *map(heading, metrics)]
-    print_table("scores", columns, [_row(record["attention"], metrics), *floors], meaning)
+    print_table("scores", columns, [*rows, *floors], meaning)
+    print_details(record["details"])
+
+
+def edge(metric: Mapping[str, Any], end: int, word: str) -> str:
+    """One end of a metric's interval, empty where it has none."""
+    return word + score(metric["interval"][end]) if "interval" in metric else ""
+
+
+def print_details(details: Mapping[str, Any]) -> None:
+    """What a reader of the scores needs to know: how they were made, from what, and what is odd."""
+    lines = dict(details.get("signatures", {}))
+    if details.get("data"):
+        lines["data"] = ", ".join(f"{name} {value}" for name, value in details["data"].items())
+    for count, what in (("cut_texts", "cut at their limit"), ("cut_sources", "of a cut source")):
+        if details.get(count):
+            lines[f"{details[count]:,} of {details['texts']:,} texts"] = what
+    if lines:
+        say()
+        print_pairs(lines)
+    for notice in details.get("notices", ()):
+        say(f"note: {notice}")
 
 
 def _row(name: str, scores: Mapping[str, Any]) -> list[str]:

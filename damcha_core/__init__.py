@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from damcha_core.attention.damcha import DamchaAttention
+    from damcha_core.models.conditional_lm import ConditionalLM
     from damcha_core.models.masked_image import MaskedImageModel
     from damcha_core.models.transformer import TransformerPC
     from damcha_core.models.vision_transformer import VisionTransformer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "ConditionalLM",
     "DamchaAttention",
     "MaskedImageModel",
     "TransformerPC",
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ConditionalLM": "damcha_core.models.conditional_lm",
     "DamchaAttention": "damcha_core.attention.damcha",
     "MaskedImageModel": "damcha_core.models.masked_image",
     "TransformerPC": "damcha_core.models.transformer",

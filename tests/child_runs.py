@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from tiny_data import tiny_root
 from tiny_runs import Recorder, child_environment, go_on, train
 
 from damcha_core.errors import DamchaError
+from damcha_core.tasks.task import Batch
 from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.checkpoint_store import CheckpointStore
+from damcha_core.train.learner import Learner, Update
 from damcha_core.train.observer import StepReport
 
 PRELOADED = [
@@ -87,6 +89,22 @@ def train_and_hold(out: Path, resumes: bool, hold_at: int, changes: dict[str, ob
         (go_on if resumes else train)(out, Recorder(hold), **changes)
     except DamchaError as error:
         os._exit(error.exit_code)
+
+
+def train_watched(
+    out: Path, resumes: bool, hold_at: int, seen: Path, changes: dict[str, object]
+) -> None:
+    """train_and_hold, with a line "step id id ..." in a file for the samples of each step."""
+    update = Learner.update
+
+    def watched(self: Learner, batches: Sequence[Batch], *, step: int, dropout_seed: int) -> Update:
+        ids = [str(int(sample)) for batch in batches for sample in batch["ids"]]
+        with seen.open("a", encoding="utf-8") as file:
+            file.write(f"{step} {' '.join(ids)}\n")
+        return update(self, batches, step=step, dropout_seed=dropout_seed)
+
+    Learner.update = watched  # type: ignore[method-assign]
+    train_and_hold(out, resumes, hold_at, changes)
 
 
 def big_checkpoint(step: int, n_bytes: int) -> Checkpoint:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -12,6 +15,11 @@ import pytest
 # Before anything imports torch, and for every child process: two test processes share the cores,
 # and the bits of a sum depend on the number of threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Encoded texts of tests are kept for this session alone; its child processes inherit the place.
+if "DAMCHA_TEST_CACHE" not in os.environ:
+    os.environ["DAMCHA_TEST_CACHE"] = tempfile.mkdtemp(prefix="damcha-tests-cache-")
+    atexit.register(shutil.rmtree, os.environ["DAMCHA_TEST_CACHE"], ignore_errors=True)
+os.environ["DAMCHA_CACHE"] = os.environ["DAMCHA_TEST_CACHE"]
 
 StartChild = Callable[..., BaseProcess]
 

@@ -33,13 +33,19 @@ def evaluate(
 
     Numbers are computed in float64, so batch size, threads and device do not move them.
     """
-    from damcha_cli.output import print_json, print_pairs, say
+    from damcha_cli.output import notice, print_json, print_pairs, say
     from damcha_cli.report import print_scores, title
+    from damcha_core.errors import DiskError
     from damcha_core.train.trained_run import load_run
 
     flags = {"run.device": device, "eval.split": split, "eval.batch_size": batch_size}
     trained = load_run(run, checkpoint=checkpoint, sets=sets or [], flags=flags)
-    _, record = trained.evaluate(trained.config.eval.split)
+    split = trained.config.eval.split
+    evaluation, record = trained.evaluate(split, notify=lambda line: notice(f"note: {line}"))
+    try:
+        trained.folder.keep_samples(split, evaluation.files)
+    except DiskError as error:  # a run may be read where it cannot be written
+        notice(f"note: the texts are not kept: {error}")
     if as_json:
         print_json(record)
         return

@@ -58,18 +58,28 @@ class TokenBuffer:
 
     def reorder(self, rows_B: Tensor) -> None:
         """Replace the batch by these rows of it."""
-        if self.room is not None:
-            self.room = self.room.index_select(0, rows_B)
+        if self.room is None:
+            return
+        old, shape = self.room, list(self.room.shape)
+        shape[0] = len(rows_B)
+        self.room = self._empty(shape, old)
+        # Only what is filled; a beam search spends much of its time here.
+        filled = old.narrow(self.axis, 0, self.length)
+        torch.index_select(filled, 0, rows_B, out=self.tokens())
 
     def _grow(self, like: Tensor) -> None:
         old, shape = self.room, list(like.shape)
         room = FIRST_CAPACITY if old is None else 2 * old.shape[self.axis]
         shape[self.axis] = max(room, self.length)
-        # A buffer born in inference mode could not be written to outside of it.
-        with torch.inference_mode(False):
-            self.room = torch.empty(shape, dtype=like.dtype, device=like.device)
+        self.room = self._empty(shape, like)
         if old is not None:
             self.room.narrow(self.axis, 0, old.shape[self.axis]).copy_(old)
+
+    @staticmethod
+    def _empty(shape: Sequence[int], like: Tensor) -> Tensor:
+        # A buffer born in inference mode could not be written to outside of it.
+        with torch.inference_mode(False):
+            return torch.empty(shape, dtype=like.dtype, device=like.device)
 
 
 class AttentionCache:

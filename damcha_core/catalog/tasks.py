@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from damcha_core.catalog.names import unknown_name
 from damcha_core.errors import UsageError
@@ -33,6 +33,11 @@ class TaskRow:
         instead: the task that runs today on built-in data.
         image_size: side in pixels that the data fix; 0: the run file chooses.
         reconstructs: whether hidden patches are what the task predicts.
+        is_text: whether a text is generated from a text.
+        grouped: whether all targets of a source are the references of one answer.
+        mean_tokens: typical tokens of a text, source, target and marks; 0 for pictures, whose
+            number of patches follows from the settings.
+        splits: the parts that the data can have.
     """
 
     name: str
@@ -45,6 +50,10 @@ class TaskRow:
     instead: str
     image_size: int = 0
     reconstructs: bool = False
+    is_text: bool = False
+    grouped: bool = False
+    mean_tokens: int = 0
+    splits: tuple[str, ...] = ("train", "valid", "test")
 
     @property
     def main_metric(self) -> MetricSpec:
@@ -63,6 +72,21 @@ CLASSIFICATION_METRICS = (
     MetricSpec("top1", "fraction", "higher"),
     MetricSpec("top5", "fraction", "higher"),
     MetricSpec("loss", "nats", "lower"),
+)
+
+TRANSLATION_METRICS = (
+    MetricSpec("bleu", "0 to 100", "higher"),
+    MetricSpec("chrf", "0 to 100", "higher"),
+    MetricSpec("ter", "edits per 100 words", "lower"),
+    MetricSpec("perplexity", "per target token", "lower"),
+)
+CONCEPT_METRICS = (
+    MetricSpec("bleu4", "coco 0 to 1", "higher"),
+    MetricSpec("cider", "coco 0 to 10", "higher"),
+    MetricSpec("coverage", "share of concepts", "higher"),
+    MetricSpec("rouge_l", "coco 0 to 1", "higher"),
+    MetricSpec("meteor", "NLTK 0 to 1", "higher"),
+    MetricSpec("perplexity", "per target token", "lower"),
 )
 
 # name of the data set, loader, pictures, built in, side in pixels that the data fix
@@ -110,7 +134,78 @@ def classification_rows() -> tuple[TaskRow, ...]:
     )
 
 
-ROWS = {row.name: row for row in (*reconstruction_rows(), *classification_rows())}
+TEXT = "damcha_core.data.text"
+
+
+def translation_rows() -> tuple[TaskRow, ...]:
+    """Translation, one row a data set."""
+    common: dict[str, Any] = {
+        "builder": "damcha_core.tasks.text_task:TextTask",
+        "evaluator": "damcha_core.evaluate.text.translation:TranslationEvaluator",
+        "metrics": TRANSLATION_METRICS,
+        "instead": "cldr",
+        "is_text": True,
+    }
+    return (
+        TaskRow(
+            name="cldr",
+            summary="translate dates, numbers, names and lists of CLDR, English to German",
+            data=f"{TEXT}.cldr.load:load_cldr",
+            builtin=True,
+            mean_tokens=24,
+            splits=("train", "valid", "test", "unseen"),
+            **common,
+        ),
+        TaskRow(
+            name="wmt",
+            summary="translate aligned text files, WMT14 English-German by their default names",
+            data=f"{TEXT}.wmt:load_wmt",
+            builtin=False,
+            mean_tokens=64,
+            **common,
+        ),
+    )
+
+
+def concept_rows() -> tuple[TaskRow, ...]:
+    """Sentences from sets of concepts, one row a data set."""
+    common: dict[str, Any] = {
+        "builder": "damcha_core.tasks.text_task:TextTask",
+        "evaluator": "damcha_core.evaluate.text.concept_to_text:ConceptEvaluator",
+        "metrics": CONCEPT_METRICS,
+        "instead": "concepts",
+        "is_text": True,
+        "grouped": True,
+    }
+    return (
+        TaskRow(
+            name="concepts",
+            summary="make a sentence of given concepts, from a small English grammar",
+            data=f"{TEXT}.concepts:load_concepts",
+            builtin=True,
+            mean_tokens=18,
+            **common,
+        ),
+        TaskRow(
+            name="commongen",
+            summary="make a sentence of given concepts, CommonGen's files",
+            data=f"{TEXT}.commongen:load_commongen",
+            builtin=False,
+            mean_tokens=18,
+            **common,
+        ),
+    )
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        *reconstruction_rows(),
+        *classification_rows(),
+        *translation_rows(),
+        *concept_rows(),
+    )
+}
 
 
 def task_rows() -> tuple[TaskRow, ...]:

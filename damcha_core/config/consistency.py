@@ -31,7 +31,7 @@ def conflicts(config: RunConfig) -> Iterator[Conflict]:
     Yields:
         One conflict at a time.
     """
-    model, data = config.model, config.data
+    model = config.model
     if model.d_model % model.n_heads:
         yield Conflict(
             ("model.d_model", "model.n_heads"),
@@ -47,7 +47,58 @@ def conflicts(config: RunConfig) -> Iterator[Conflict]:
             f"{step} at a time; give a multiple, such as {multiples(model.n_heads, step)}",
         )
     row = known_task(config.run.task)
-    if row is not None and row.image_size not in (0, data.image_size):
+    if row is not None:
+        yield from task_conflicts(row, config)
+    if isinstance(config.attention.options, DamchaOptions):
+        yield from damcha_conflicts(config.attention.options)
+
+
+def task_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
+    """Settings that do not go with the task.
+
+    Args:
+        row: the task.
+        config: settings, each of which is valid by itself.
+
+    Yields:
+        One conflict at a time.
+    """
+    if config.eval.split not in row.splits:
+        yield Conflict(
+            ("eval.split", "run.task"),
+            f'eval.split = "{config.eval.split}" is refused: task {row.name} has '
+            f"{', '.join(row.splits)}",
+        )
+    yield from text_conflicts(row, config) if row.is_text else picture_conflicts(row, config)
+
+
+def text_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
+    """Settings that do not go with a text task."""
+    if not config.model.causal:
+        yield Conflict(
+            ("model.causal", "run.task"),
+            f"model.causal = false is refused: task {row.name} writes a text token by token; "
+            "leave the key out",
+        )
+    data = config.data
+    if data.source_lang == data.target_lang and not row.grouped:
+        yield Conflict(
+            ("data.target_lang", "data.source_lang"),
+            f'data.target_lang = "{data.target_lang}" is the language of the source too; give '
+            "another one",
+        )
+
+
+def picture_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
+    """Settings that do not go with a task on pictures."""
+    model, data = config.model, config.data
+    if config.train.batch_tokens:
+        yield Conflict(
+            ("train.batch_tokens", "run.task"),
+            f"train.batch_tokens = {config.train.batch_tokens} has no effect with task {row.name}, "
+            "which has no texts: leave it out, and give train.batch_size",
+        )
+    if row.image_size not in (0, data.image_size):
         yield Conflict(
             ("data.image_size", "run.task"),
             f"data.image_size = {data.image_size} is refused: the pictures of task {row.name} "
@@ -60,19 +111,12 @@ def conflicts(config: RunConfig) -> Iterator[Conflict]:
             f"model.patch_size = {model.patch_size}: give a divisor of {data.image_size}, such as "
             f"{divisor(data.image_size, model.patch_size)}",
         )
-    elif (
-        row is not None
-        and row.reconstructs
-        and data.image_size == model.patch_size
-        and 0 < data.mask_ratio < 1
-    ):
+    elif row.reconstructs and data.image_size == model.patch_size and 0 < data.mask_ratio < 1:
         yield Conflict(
             ("model.patch_size", "data.mask_ratio"),
             f"model.patch_size = {model.patch_size} leaves one patch a picture, which cannot be "
             f"hidden and visible at once: give a smaller divisor of {data.image_size}",
         )
-    if isinstance(config.attention.options, DamchaOptions):
-        yield from damcha_conflicts(config.attention.options)
 
 
 def known_task(name: str) -> TaskRow | None:

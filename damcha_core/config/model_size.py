@@ -33,50 +33,67 @@ def stack_of(config: RunConfig) -> Stack:
 
 
 def mean_tokens(config: RunConfig) -> int:
-    """Mean number of tokens of a sample: the patches of a picture, the same for all pictures."""
-    return (config.data.image_size // config.model.patch_size) ** 2
+    """Mean number of tokens of a sample.
+
+    The patches of a picture, the same for all pictures; for texts the length that the catalogue
+    states for the task, because it depends on the data.
+    """
+    stated = task_row(config.run.task).mean_tokens
+    return stated or (config.data.image_size // config.model.patch_size) ** 2
 
 
-def model_parameters(config: RunConfig, *, channels: int, n_classes: int = 0) -> int:
+def model_parameters(
+    config: RunConfig, *, channels: int = 0, n_classes: int = 0, vocab_size: int = 0
+) -> int:
     """Parameters of the whole model.
 
     Args:
         config: complete settings.
-        channels: colour channels of the pictures.
+        channels: colour channels of the pictures, where the task has pictures.
         n_classes: number of classes, where the task classifies.
+        vocab_size: number of tokens, where the task has texts.
 
     Returns:
-        The stack, the patch embedding with its positions, and the head with, for reconstruction,
-        the mask token.
+        The stack; for pictures the patch embedding with its positions, and the head with, for
+        reconstruction, the mask token; for texts the embedding, which is the head too.
 
     Raises:
         UsageError: the attention is a control.
     """
-    d_model = config.model.d_model
+    d_model, row = config.model.d_model, task_row(config.run.task)
+    stack = stack_of(config).parameters()
+    if row.is_text:
+        return stack + vocab_size * d_model
     patch = config.model.patch_size**2 * channels
     embedding = (patch + 1 + mean_tokens(config)) * d_model
-    reconstructs = task_row(config.run.task).reconstructs
-    n_outputs = patch if reconstructs else n_classes
-    head = (d_model + 1) * n_outputs + (d_model if reconstructs else 0)
-    return stack_of(config).parameters() + embedding + head
+    n_outputs = patch if row.reconstructs else n_classes
+    head = (d_model + 1) * n_outputs + (d_model if row.reconstructs else 0)
+    return stack + embedding + head
 
 
-def model_multiply_adds(config: RunConfig, *, channels: int, n_classes: int = 0) -> int:
+def model_multiply_adds(
+    config: RunConfig, *, channels: int = 0, n_classes: int = 0, vocab_size: int = 0
+) -> int:
     """Forward multiply-adds of the whole model for one sample of mean length.
 
     Args:
         config: complete settings.
-        channels: colour channels of the pictures.
+        channels: colour channels of the pictures, where the task has pictures.
         n_classes: number of classes, where the task classifies.
+        vocab_size: number of tokens, where the task has texts.
 
     Returns:
-        The stack, the patch embedding, and the head: a patch a token, or the classes once.
+        The stack and, for pictures, the patch embedding and the head (a patch a token, or the
+        classes once); for texts the head at every token.
 
     Raises:
         UsageError: the attention is a control.
     """
     d_model, n_tokens = config.model.d_model, mean_tokens(config)
-    patches = n_tokens * config.model.patch_size**2 * channels * d_model
-    head = patches if task_row(config.run.task).reconstructs else d_model * n_classes
+    row = task_row(config.run.task)
     stack = stack_of(config).multiply_adds(n_tokens, is_causal=config.model.causal)
+    if row.is_text:
+        return stack + n_tokens * d_model * vocab_size
+    patches = n_tokens * config.model.patch_size**2 * channels * d_model
+    head = patches if row.reconstructs else d_model * n_classes
     return stack + patches + head

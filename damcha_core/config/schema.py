@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializeAsAny
 
 from damcha_core.config.options import LARGEST_D_FF, LARGEST_N_LAYERS, DamchaOptions
-from damcha_core.config.values import Device, FolderName, Settings, Text
+from damcha_core.config.values import Device, FolderName, LanguageCode, Settings, Text
 
 
 class RunSection(Settings):
@@ -89,6 +89,28 @@ class DataSection(Settings):
     mask_ratio: float = Field(
         default=0.5, ge=0, le=1, description="Share of the patches that reconstruction hides."
     )
+    source_lang: LanguageCode = Field(
+        default="en", description="Language that is translated, as the ending of its files."
+    )
+    target_lang: LanguageCode = Field(
+        default="de", description="Language that it is translated to, likewise."
+    )
+    tokenizer: Literal["unigram", "bpe"] = Field(
+        default="unigram", description="Kind of the SentencePiece model that a text run trains."
+    )
+    vocab_size: int = Field(
+        default=8000,
+        ge=1,
+        le=1_000_000,
+        description="Tokens of that model, marks and bytes included; fewer if the texts are few.",
+    )
+    max_tokens: int = Field(
+        default=512,
+        ge=8,
+        le=1_000_000,
+        description="Longest text, source and target together: longer ones are not trained on, "
+        "and cut where they are scored.",
+    )
     workers: int = Field(
         default=0, ge=0, le=256, description="Processes that load data; 0: none but the main one."
     )
@@ -107,7 +129,18 @@ class TrainSection(Settings):
         le=10**9,
         description="Updates after which training ends; 0: off (see epochs).",
     )
-    batch_size: int = Field(default=64, ge=1, le=1_000_000, description="Samples in a micro-batch.")
+    batch_size: int = Field(
+        default=64,
+        ge=1,
+        le=1_000_000,
+        description="Most samples in a micro-batch (see train.batch_tokens for texts).",
+    )
+    batch_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=100_000_000,
+        description="Most tokens in a micro-batch of texts, padding included; 0: no such limit.",
+    )
     accumulate: int = Field(default=1, ge=1, le=10_000, description="Micro-batches in one update.")
     lr: float = Field(default=1e-3, gt=0, le=10, description="Peak learning rate of AdamW.")
     weight_decay: float = Field(
@@ -172,11 +205,29 @@ class TrainSection(Settings):
 class EvalSection(Settings):
     """How `damcha eval` and the validation during training measure."""
 
-    split: Literal["valid", "test", "train"] = Field(
+    split: Literal["valid", "test", "train", "unseen"] = Field(
         default="valid", description="Part of the data that is measured."
     )
     batch_size: int = Field(
         default=256, ge=1, le=1_000_000, description="Samples at a time; no result depends on it."
+    )
+    beam: int = Field(
+        default=4,
+        ge=1,
+        le=1024,
+        description="Width of the beam search; 1: greedy, as the validation during training is.",
+    )
+    length_penalty: float = Field(
+        default=0.6,
+        ge=0,
+        le=10,
+        description="Exponent of GNMT's length penalty ((5 + length) / 6); 0: none.",
+    )
+    max_new_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="Most tokens of a generated text; 0: 50 more than its source has.",
     )
 
 

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 LONGEST_SHOWN = 60
 MOST_ITEMS = 8
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,3})?")
+LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
 class Settings(BaseModel):
@@ -79,6 +80,23 @@ def folder_name(text: str) -> str:
     return text
 
 
+def language_code(text: str) -> str:
+    """A language as the names of files end in it.
+
+    Args:
+        text: such as "en" or "pt_BR".
+
+    Returns:
+        The code itself.
+
+    Raises:
+        ValueError: it has other characters than letters, digits, - and _.
+    """
+    if not LANGUAGE.fullmatch(text):
+        raise ValueError('the ending of a file name without the dot, such as "en" or "pt_BR"')
+    return text
+
+
 def as_tuple(value: object) -> object:
     """A list as a tuple, because TOML knows lists alone."""
     return tuple(value) if isinstance(value, list) else value
@@ -87,6 +105,7 @@ def as_tuple(value: object) -> object:
 Text = Annotated[str, AfterValidator(writable)]
 FolderName = Annotated[Text, AfterValidator(folder_name)]
 Device = Annotated[Text, AfterValidator(device_name)]
+LanguageCode = Annotated[Text, AfterValidator(language_code)]
 Widths = Annotated[
     tuple[Annotated[int, Field(ge=1, le=65536)], ...],
     Field(min_length=1, max_length=16),

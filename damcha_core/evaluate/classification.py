@@ -6,13 +6,20 @@ from torch import nn
 
 from damcha_core.evaluate.classification_scores import ClassificationScores
 from damcha_core.evaluate.evaluator import Evaluation, Evaluator, with_units
+from damcha_core.tasks.classification import ClassificationTask
 from damcha_core.tasks.task import Batch
 
 
 class ClassificationEvaluator(Evaluator):
-    """Top-1, top-5 and plain cross-entropy; see classification_scores."""
+    """Top-1, top-5 and plain cross-entropy; see classification_scores.
 
-    def prepare(self, *, with_floors: bool) -> None:
+    Args:
+        task: a classification task.
+    """
+
+    task: ClassificationTask
+
+    def prepare(self, split: str, *, for_report: bool) -> None:
         """Forget earlier batches; there is no floor beside chance."""
         self.scores = ClassificationScores()
 
@@ -26,7 +33,7 @@ class ClassificationEvaluator(Evaluator):
         return Evaluation(
             split=split,
             loss=metrics["loss"].value,
-            samples=len(self.scores.ids()),
+            size=len(self.scores.ids()),
             metrics=metrics,
             details={"classes": len(self.task.facts.class_names)},
         )

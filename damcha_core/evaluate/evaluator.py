@@ -34,12 +34,14 @@ class MetricValue:
         unit: of the value.
         n: number of things the value is a mean over.
         better: "lower" or "higher".
+        interval: ends of its 95 % interval over the scored things; None where none was computed.
     """
 
     value: float | None
     unit: str
     n: int
     better: str
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,20 @@ class Evaluation:
     Attributes:
         split: which one.
         loss: the task's loss, for the log.
-        samples: number of samples scored.
+        size: how much was scored, in the unit of the task: samples, or tokens.
         metrics: by name, the main one first.
         details: what else the report should state, in plain types.
         floors: scores of the trivial answers that a model has to beat, by name.
+        files: what the model made of the split, as text by file ending.
     """
 
     split: str
     loss: float | None
-    samples: int
+    size: int
     metrics: Mapping[str, MetricValue]
     details: Mapping[str, Any] = field(default_factory=dict)
     floors: Mapping[str, Mapping[str, MetricValue]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class Evaluator(ABC):
@@ -74,12 +78,19 @@ class Evaluator(ABC):
         self.task = task
 
     @abstractmethod
-    def prepare(self, *, with_floors: bool) -> None:
-        """Forget earlier batches."""
+    def prepare(self, split: str, *, for_report: bool) -> None:
+        """Forget earlier batches; a report has more in it than a validation during training."""
+
+    def notices(self) -> tuple[str, ...]:
+        """What a report will lack, said before the work starts."""
+        return ()
 
     @abstractmethod
     def update(self, model: nn.Module, batch: Batch) -> None:
         """Score one batch."""
+
+    def finish(self, model: nn.Module) -> None:  # noqa: B027 (most have nothing left to do)
+        """Do what is left to do with the model after the last batch."""
 
     @abstractmethod
     def result(self, split: str) -> Evaluation:
@@ -92,7 +103,7 @@ class Evaluator(ABC):
         *,
         batch_size: int,
         workers: int = 0,
-        with_floors: bool = False,
+        for_report: bool = False,
         should_stop: Callable[[], bool] = bool,
     ) -> Evaluation:
         """Score a model on a whole split.
@@ -102,7 +113,8 @@ class Evaluator(ABC):
             split: "train", "valid" or "test".
             batch_size: samples a forward pass.
             workers: processes that load data; 0 loads in this one.
-            with_floors: also score the trivial answers.
+            for_report: also score the trivial answers, and do at full effort what a validation
+                during training does quickly.
             should_stop: asked between batches.
 
         Raises:
@@ -111,7 +123,7 @@ class Evaluator(ABC):
         parameter = next(model.parameters())
         was_training = model.training
         model.eval()
-        self.prepare(with_floors=with_floors)
+        self.prepare(split, for_report=for_report)
         dataset = self.task.dataset(split, training=False)
         keys = self.task.evaluation_batches(split, batch_size)
         try:
@@ -120,6 +132,7 @@ class Evaluator(ABC):
                     if should_stop():
                         raise EvaluationStopped
                     self.update(model, move_batch(batch, parameter))
+                self.finish(model)
         finally:
             model.train(was_training)
         return self.result(split)

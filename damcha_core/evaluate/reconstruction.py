@@ -21,9 +21,9 @@ class ReconstructionEvaluator(Evaluator):
 
     task: ReconstructionTask
 
-    def prepare(self, *, with_floors: bool) -> None:
+    def prepare(self, split: str, *, for_report: bool) -> None:
         """Forget earlier batches."""
-        self.begin(training_mean(self.task) if with_floors else None)
+        self.begin(training_mean(self.task) if for_report else None)
 
     def begin(self, mean_picture_CSS: Tensor | None) -> None:
         """Forget earlier batches; with a mean training picture the floors are scored too."""
@@ -64,7 +64,7 @@ class ReconstructionEvaluator(Evaluator):
         return Evaluation(
             split=split,
             loss=metrics["masked_mse"].value,
-            samples=len(self.scores.ids()),
+            size=len(self.scores.ids()),
             metrics=metrics,
             details={
                 "mask_ratio": self.task.config.data.mask_ratio,

@@ -3,20 +3,65 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import Any
 
 from damcha_core.catalog.loading import load
-from damcha_core.config.controls import as_built
 from damcha_core.data.file_name import printable_name
 from damcha_core.data.image_data import ImageData, ImageSplit
 from damcha_core.data.order import SampleKey, batches, epoch_order
 from damcha_core.errors import DataError, UsageError
-from damcha_core.models.transformer import TransformerPC
-from damcha_core.tasks.task import Task, TaskFacts
+from damcha_core.tasks.task import Task, TaskFacts, require_counts
+
+
+@dataclass(frozen=True)
+class ImageFacts(TaskFacts):
+    """What a model needs to know of its pictures."""
+
+    channels: int
+    image_size: int
+    class_names: tuple[str, ...] = ()
+    samples: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """Sizes of the splits and number of classes."""
+        return f"{self.samples} samples of {len(self.class_names)} classes"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain types for JSON."""
+        return {**asdict(self), "class_names": list(self.class_names)}
+
+    @classmethod
+    def from_mapping(cls, mapping: dict[str, Any]) -> ImageFacts:
+        """The inverse of to_mapping.
+
+        Raises:
+            KeyError: there are no class names.
+            TypeError: keys are missing or unknown, or a value is of another type.
+            ValueError: a number is below 1.
+        """
+        facts = cls(**{**mapping, "class_names": tuple(mapping["class_names"])})
+        if not all(isinstance(name, str) for name in facts.class_names):
+            raise TypeError("class_names must be text")
+        if not isinstance(facts.samples, dict):
+            raise TypeError("samples must be numbers by split")
+        require_counts((facts.channels, facts.image_size, *facts.samples.values()))
+        return facts
 
 
 class ImageTask(Task):
     """A task on square pictures."""
+
+    facts_type = ImageFacts
+
+    @property
+    def facts(self) -> ImageFacts:
+        """Facts of the pictures, read on first use."""
+        facts = super().facts
+        assert isinstance(facts, ImageFacts)
+        return facts
 
     @cached_property
     def data(self) -> ImageData:
@@ -51,10 +96,10 @@ class ImageTask(Task):
         split: ImageSplit = getattr(self.data, name)
         return split
 
-    def read_facts(self) -> TaskFacts:
+    def read_facts(self) -> ImageFacts:
         """Channels, side, classes and sizes of the splits."""
         train = self.split("train")
-        return TaskFacts(
+        return ImageFacts(
             channels=train.images.shape[1],
             image_size=train.images.shape[-1],
             class_names=tuple(self.data.class_names),
@@ -69,21 +114,6 @@ class ImageTask(Task):
     def evaluation_batches(self, split: str, batch_size: int) -> list[list[SampleKey]]:
         """Every picture of a split once, in file order."""
         return _keys(0, batches(range(len(self.split(split))), 0, batch_size))
-
-    def build_transformer(self) -> TransformerPC:
-        """The stack that model.* and attention.* of the run file describe."""
-        config = as_built(self.config)
-        model, attention = config.model, config.attention
-        return TransformerPC(
-            model.d_model,
-            model.n_heads,
-            model.d_ff,
-            model.n_layers,
-            attention=attention.name,
-            attention_options=attention.option_values(),
-            is_causal=model.causal,
-            dropout=model.dropout,
-        )
 
 
 def _keys(epoch: int, id_batches: list[list[int]]) -> list[list[SampleKey]]:

@@ -7,16 +7,22 @@ learnt stands behind this interface.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from damcha_core.catalog.tasks import TaskRow
+from damcha_core.config.controls import as_built
 from damcha_core.config.schema import RunConfig
 from damcha_core.data.image_data import Notify, no_notice
 from damcha_core.data.order import SampleKey
+from damcha_core.models.transformer import TransformerPC
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Batch = dict[str, Tensor]
 
@@ -43,40 +49,45 @@ class LossSum:
     """What the loss is a sum over: hidden pixels, pictures, target tokens."""
 
 
-@dataclass(frozen=True)
-class TaskFacts:
+class TaskFacts(ABC):
     """What a model needs to know of its data; kept in the run folder, so it can be moved."""
 
-    channels: int
-    image_size: int
-    class_names: tuple[str, ...] = ()
-    samples: dict[str, int] = field(default_factory=dict)
+    samples: dict[str, int]
     """Number of samples of each split."""
 
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """The data in a few words, for a message about data that changed."""
+
+    @abstractmethod
     def to_mapping(self) -> dict[str, Any]:
         """Plain types for JSON."""
-        return {**asdict(self), "class_names": list(self.class_names)}
 
     @classmethod
-    def from_mapping(cls, mapping: dict[str, Any]) -> TaskFacts:
+    @abstractmethod
+    def from_mapping(cls, mapping: dict[str, Any]) -> Self:
         """The inverse of to_mapping.
 
         Raises:
-            KeyError: there are no class names.
+            KeyError: a key is missing.
             TypeError: keys are missing or unknown, or a value is of another type.
-            ValueError: a number is below 1.
+            ValueError: a value is out of its range.
         """
-        facts = cls(**{**mapping, "class_names": tuple(mapping["class_names"])})
-        if not all(isinstance(name, str) for name in facts.class_names):
-            raise TypeError("class_names must be text")
-        if not isinstance(facts.samples, dict):
-            raise TypeError("samples must be numbers by split")
-        for number in (facts.channels, facts.image_size, *facts.samples.values()):
-            if type(number) is not int:
-                raise TypeError(f"{number!r} where a whole number belongs")
-            if number < 1:
-                raise ValueError(f"{number} where a number of at least 1 belongs")
-        return facts
+
+
+def require_counts(numbers: Iterable[Any]) -> None:
+    """Check numbers that were read from a file.
+
+    Raises:
+        TypeError: one is no whole number.
+        ValueError: one is below 1.
+    """
+    for number in numbers:
+        if type(number) is not int:
+            raise TypeError(f"{number!r} where a whole number belongs")
+        if number < 1:
+            raise ValueError(f"{number} where a number of at least 1 belongs")
 
 
 class Task(ABC):
@@ -86,11 +97,17 @@ class Task(ABC):
         row: the task's row of the catalogue.
         config: the resolved settings of the run.
         facts: what a stored run knew of its data; None reads them from the data.
+        assets: what a stored run kept of its data as files, by name; None makes them from the
+            data.
         notify: told how far reading or fetching the data has come.
     """
 
     unit: ClassVar[str] = "samples"
     """What metrics.jsonl counts for this task."""
+    facts_type: ClassVar[type[TaskFacts]]
+    """The facts of its data."""
+    asset_names: ClassVar[tuple[str, ...]] = ()
+    """Files that a run keeps of its data, because the model is of no use without them."""
 
     def __init__(
         self,
@@ -98,11 +115,13 @@ class Task(ABC):
         config: RunConfig,
         *,
         facts: TaskFacts | None = None,
+        assets: Mapping[str, bytes] | None = None,
         notify: Notify = no_notice,
     ) -> None:
         self.row = row
         self.config = config
         self._facts = facts
+        self._assets = assets
         self.notify = notify
 
     @property
@@ -121,6 +140,16 @@ class Task(ABC):
         """
 
     @property
+    def assets(self) -> Mapping[str, bytes]:
+        """The content of each of asset_names, made from the data where no run kept them."""
+        return {}
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What the data were made from, by name; it is stated beside every score."""
+        return {}
+
+    @property
     @abstractmethod
     def notices(self) -> tuple[str, ...]:
         """Plain lines about the data that the user should see, such as skipped files."""
@@ -129,17 +158,36 @@ class Task(ABC):
     def build_model(self) -> nn.Module:
         """A fresh model, initialised from torch's global generator."""
 
+    def build_transformer(self) -> TransformerPC:
+        """The stack that model.* and attention.* of the run file describe."""
+        config = as_built(self.config)
+        model, attention = config.model, config.attention
+        return TransformerPC(
+            model.d_model,
+            model.n_heads,
+            model.d_ff,
+            model.n_layers,
+            attention=attention.name,
+            attention_options=attention.option_values(),
+            is_causal=model.causal,
+            dropout=model.dropout,
+        )
+
     @abstractmethod
     def dataset(self, split: str, *, training: bool) -> Dataset[Batch]:
         """The samples of a split; training draws augmentation and masks anew each epoch."""
 
     @abstractmethod
-    def training_batches(self, epoch: int, consumed: int) -> list[list[SampleKey]]:
+    def training_batches(self, epoch: int, consumed: int) -> Sequence[list[SampleKey]]:
         """The micro-batches of an epoch that are still to come after `consumed` samples."""
 
     @abstractmethod
-    def evaluation_batches(self, split: str, batch_size: int) -> list[list[SampleKey]]:
-        """Every sample of a split once, in order."""
+    def evaluation_batches(self, split: str, batch_size: int) -> Sequence[list[SampleKey]]:
+        """Every sample of a split once."""
+
+    def size(self, batch: Batch) -> int:
+        """How much of `unit` a batch holds."""
+        return len(batch["ids"])
 
     @abstractmethod
     def items(self, batch: Batch) -> int:

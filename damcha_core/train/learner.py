@@ -31,12 +31,14 @@ class Update:
 
     Attributes:
         loss: mean loss over the items of the update.
+        items: how many that were.
         grad_norm: weighted norm of the gradient before clipping.
         lr: the rate of groups with factor 1.
         applied: False where the float16 scaler skipped the step.
     """
 
     loss: float
+    items: int
     grad_norm: float
     lr: float
     applied: bool
@@ -112,7 +114,7 @@ class Learner:
             self.precision.scaler.scale(loss.total / items).backward()
         lr = self.settings.lr * self.scheduler.lr_lambdas[0](self.scheduler.last_epoch)
         grad_norm, applied = self._apply(batches, step)
-        return Update(total / items, grad_norm, lr, applied)
+        return Update(total / items, items, grad_norm, lr, applied)
 
     def _apply(self, batches: Sequence[Batch], step: int) -> tuple[float, bool]:
         scaler = self.precision.scaler

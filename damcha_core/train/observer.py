@@ -35,14 +35,26 @@ class RunStart:
 
 @dataclass(frozen=True)
 class StepReport:
-    """One training step, as in metrics.jsonl."""
+    """One training step, as in metrics.jsonl.
+
+    Attributes:
+        step: number of the step.
+        epoch: number of its epoch, from 1.
+        loss: mean over its items.
+        items: what the loss is a mean over: hidden numbers, pictures, target tokens.
+        lr: learning rate of parameters with factor 1.
+        grad_norm: before clipping.
+        size: samples, or tokens where the task counts them.
+        seconds: how long it took.
+    """
 
     step: int
     epoch: int
     loss: float
+    items: int
     lr: float
     grad_norm: float
-    samples: int
+    size: int
     seconds: float
 
 

@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 def result_record(
-    config: RunConfig, evaluation: Evaluation, *, run: str, step: int
+    config: RunConfig, evaluation: Evaluation, *, run: str, step: int, origin: Mapping[str, str]
 ) -> dict[str, Any]:
     """The record of an evaluation.
 
@@ -24,10 +24,12 @@ def result_record(
         evaluation: its scores.
         run: name of the run folder.
         step: step of the checkpoint that was scored.
+        origin: what the data were made from, where a score depends on it.
 
     Returns:
         {schema, run, task, attention, split, step, seed, config_hash, metrics, floors, details};
-        each metric is {value, unit, n, better}.
+        each metric is {value, unit, n, better}, with its interval where there is one; the details
+        hold the origin of the data, if any.
     """
     return {
         "schema": SCHEMA,
@@ -40,7 +42,7 @@ def result_record(
         "config_hash": config_hash(config),
         "metrics": _plain(evaluation.metrics),
         "floors": {name: _plain(scores) for name, scores in evaluation.floors.items()},
-        "details": dict(evaluation.details),
+        "details": {**evaluation.details, **({"data": dict(origin)} if origin else {})},
     }
 
 
@@ -49,8 +51,13 @@ def finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def _plain_metric(metric: MetricValue) -> dict[str, Any]:
+    record = {**asdict(metric), "value": reported_value(metric.value)}
+    interval = record.pop("interval")
+    if interval is not None:
+        record["interval"] = [reported_value(end) for end in interval]
+    return record
+
+
 def _plain(metrics: Mapping[str, MetricValue]) -> dict[str, Any]:
-    return {
-        name: {**asdict(metric), "value": reported_value(metric.value)}
-        for name, metric in metrics.items()
-    }
+    return {name: _plain_metric(metric) for name, metric in metrics.items()}

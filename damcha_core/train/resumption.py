@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from damcha_core.config.change import with_values
@@ -62,14 +64,34 @@ def run_hash(config: RunConfig) -> str:
     return config_hash(with_values(config, fixed))
 
 
-def require_own(folder: Path, checkpoint: Checkpoint, config: RunConfig) -> None:
+def fingerprints(assets: Mapping[str, bytes]) -> dict[str, str]:
+    """sha256 of each file that a run keeps of its data, by name."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in assets.items()}
+
+
+def require_own(
+    folder: Path, checkpoint: Checkpoint, config: RunConfig, assets: Mapping[str, bytes]
+) -> None:
     """Refuse a checkpoint of another run that found its way into the folder.
 
+    Args:
+        folder: where the checkpoint lies.
+        checkpoint: what was read.
+        config: the run's settings.
+        assets: the files that the run kept of its data.
+
     Raises:
-        CheckpointError: it was saved under other settings.
+        CheckpointError: it was saved under other settings, or with other such files.
     """
     if checkpoint.state.get("run_hash") != run_hash(config):
         raise CheckpointError(f"{folder}: of another run: saved under other settings than run.toml")
+    stored = checkpoint.state.get("assets", {})
+    for name, digest in fingerprints(assets).items():
+        if not isinstance(stored, dict) or stored.get(name) != digest:
+            raise CheckpointError(
+                f"{folder}: trained with another {name} than the one in the run folder; "
+                "put the original file back"
+            )
 
 
 def stored_position(folder: Path, checkpoint: Checkpoint) -> TrainState:

@@ -18,9 +18,9 @@ from damcha_core.data.randomness import torch_seed
 from damcha_core.errors import CheckpointError, ConfigError, DataError
 from damcha_core.evaluate.evaluator import build_evaluator
 from damcha_core.evaluate.reconstruction import training_mean
-from damcha_core.tasks.build import build_task
+from damcha_core.tasks.build import build_task, task_type
 from damcha_core.tasks.reconstruction import ReconstructionTask
-from damcha_core.tasks.task import Task
+from damcha_core.tasks.task import Task, TaskFacts
 from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.checkpoint_store import BEST, LAST
 from damcha_core.train.device import choose_device, memory_errors
@@ -122,18 +122,18 @@ def resume(
     device = choose_device(config.run.device)
     with folder.lock(), torch_settings(config), memory_errors():
         folder.sweep()
+        facts, assets = _data_kept(folder, config)
         found = folder.checkpoints.load_newest_good(
-            observer.notice, lambda place, checkpoint: require_own(place, checkpoint, stored)
+            observer.notice,
+            lambda place, checkpoint: require_own(place, checkpoint, stored, assets or {}),
         )
-        # A run that was stopped before its first step may lack them still.
-        facts = folder.read_facts() if found or folder.facts_file.exists() else None
-        task = build_task(config, facts, notify=observer.progress)
+        task = build_task(config, facts, assets, notify=observer.progress)
         state, name = TrainState(), ""
         if found is not None:
             name, checkpoint = found
             state = stored_position(folder.checkpoints.folder / name, checkpoint)
             if _is_complete(state, config):
-                return _completed(folder, config, state, name)
+                return _completed(folder, config, state, name, observer)
         learner = build_learner(config, task, device)
         if found is None:
             observer.notice(f"{path}: no checkpoint was saved yet; starting from step 0")
@@ -202,12 +202,16 @@ def _train(
     )
     with StopRequest() as stop:
         trainer.run(observer, stop)
-    result = _write_result(folder, config, state, resumed_from)
+    result = _write_result(folder, config, state, resumed_from, observer)
     return RunOutcome(folder.path, result, resumed_from, state.ended)
 
 
 def _write_result(
-    folder: RunFolder, config: RunConfig, state: TrainState, resumed_from: str
+    folder: RunFolder,
+    config: RunConfig,
+    state: TrainState,
+    resumed_from: str,
+    observer: Observer,
 ) -> dict[str, Any]:
     """Score `best` on the validation split and write result.json."""
     # Without a single finite score there is no best.
@@ -219,7 +223,8 @@ def _write_result(
         "data.workers": config.data.workers,
     }
     best = load_run(folder.path, checkpoint=which, flags=where)
-    _, record = best.evaluate("valid")
+    evaluation, record = best.evaluate("valid", notify=observer.notice)
+    folder.keep_samples("valid", evaluation.files)
     record |= {
         "parameters": sum(p.numel() for p in best.model.parameters()),
         "steps": state.step,
@@ -256,10 +261,12 @@ def _is_complete(state: TrainState, config: RunConfig) -> bool:
     return bool(state.ended)
 
 
-def _completed(folder: RunFolder, config: RunConfig, state: TrainState, name: str) -> RunOutcome:
+def _completed(
+    folder: RunFolder, config: RunConfig, state: TrainState, name: str, observer: Observer
+) -> RunOutcome:
     # Stopped between the last checkpoint and its result, there is none or that of an earlier end.
     if not _has_result(folder, state):
-        _write_result(folder, config, state, folder.resumed_from())
+        _write_result(folder, config, state, folder.resumed_from(), observer)
     return RunOutcome(folder.path, folder.read_result(), name, state.ended, already_complete=True)
 
 
@@ -283,18 +290,30 @@ def _keep_epochs(
         )
 
 
+def _data_kept(
+    folder: RunFolder, config: RunConfig
+) -> tuple[TaskFacts | None, dict[str, bytes] | None]:
+    """What the run knows and keeps of its data; a run stopped at its very start may have none."""
+    if not folder.facts_file.exists() and not folder.checkpoints.names():
+        return None, None
+    kind = task_type(config)
+    return folder.read_facts(kind.facts_type), folder.read_assets(kind.asset_names)
+
+
 def _require_same_data(task: Task, folder: RunFolder) -> None:
     stored, present = task.facts, task.read_facts()
     if stored != present:
         raise DataError(
-            f"{folder.path}: the data changed since the run started: {present.samples} samples "
-            f"of {len(present.class_names)} classes now, {stored.samples} of "
-            f"{len(stored.class_names)} then; put the old data back or start a new run"
+            f"{folder.path}: the data changed since the run started: {present.summary} now, "
+            f"{stored.summary} then; put the old data back or start a new run"
         )
 
 
 def _store_data_facts(folder: RunFolder, task: Task) -> None:
     """Keep what is needed of the data once it is gone, unless it is there already."""
+    folder.store_assets(
+        {name: text for name, text in task.assets.items() if not (folder.path / name).exists()}
+    )
     if not folder.facts_file.exists():
         folder.store_facts(task.facts)
     if isinstance(task, ReconstructionTask) and not folder.mean_picture_file.exists():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,19 @@ class RunFolder:
         """
         replace_json(self.facts_file, facts.to_mapping())
 
+    def store_assets(self, assets: Mapping[str, bytes]) -> None:
+        """Keep files of the data without which the model is of no use.
+
+        Raises:
+            DiskError: they cannot be written.
+        """
+        for name, content in assets.items():
+            temporary = self.path / f".tmp-{name}"
+            with disk_errors(self.path / name):
+                temporary.write_bytes(content)
+                sync_file(temporary)
+                os.replace(temporary, self.path / name)
+
     def store_mean_picture(self, picture_CSS: Tensor) -> None:
         """Keep what `damcha reconstruct` needs of the training pictures once they are gone.
 
@@ -146,6 +159,21 @@ class RunFolder:
             self.samples.mkdir(exist_ok=True)
         return self.samples
 
+    def keep_samples(self, stem: str, files: Mapping[str, str]) -> None:
+        """Write what a model made of a split into samples/.
+
+        Args:
+            stem: names of the files without their endings.
+            files: content by ending.
+
+        Raises:
+            DiskError: they cannot be written.
+        """
+        if files:
+            self.prepare_samples()
+        for ending, text in files.items():
+            replace_text(self.samples / f"{stem}.{ending}", text)
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep a second process from training into the same folder.
@@ -169,16 +197,36 @@ class RunFolder:
         """The resolved settings the run was started with."""
         return config_from_run(self.config_file)
 
-    def read_facts(self) -> TaskFacts:
+    def read_facts(self, kind: type[TaskFacts]) -> TaskFacts:
         """The facts of the data the run was started with.
+
+        Args:
+            kind: those of its task.
 
         Raises:
             CheckpointError: facts.json is missing or damaged.
         """
         try:
-            return TaskFacts.from_mapping(self._read_json(self.facts_file))
+            return kind.from_mapping(self._read_json(self.facts_file))
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{self.facts_file}: damaged: {error}") from error
+
+    def read_assets(self, names: Iterable[str]) -> dict[str, bytes]:
+        """The files that the run kept of its data.
+
+        Raises:
+            CheckpointError: one is missing or cannot be read.
+        """
+        assets = {}
+        for name in names:
+            try:
+                assets[name] = (self.path / name).read_bytes()
+            except OSError as error:
+                raise CheckpointError(
+                    f"{self.path / name}: cannot be read: {error.strerror}; the run is of no use "
+                    "without it"
+                ) from error
+        return assets
 
     def read_result(self) -> dict[str, Any]:
         """The content of result.json.

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from damcha_core.catalog.tasks import task_rows
 from damcha_core.config.identity import differing_keys
 from damcha_core.config.resolve import config_from_run
 from damcha_core.config.schema import RunConfig
+from damcha_core.decoding.search_settings import SearchSettings
 from damcha_core.errors import CheckpointError, UsageError
 from damcha_core.evaluate.evaluator import Evaluation, build_evaluator, reporting_model
-from damcha_core.tasks.build import build_task
+from damcha_core.evaluate.text.generation import Answer, TextGenerator
+from damcha_core.models.conditional_lm import ConditionalLM
+from damcha_core.tasks.build import build_task, task_type
 from damcha_core.tasks.reconstruction import ReconstructionTask
 from damcha_core.tasks.task import Task
+from damcha_core.tasks.text_task import TextTask
 from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.device import choose_device, memory_errors
 from damcha_core.train.learner import EMA
@@ -30,6 +36,9 @@ from damcha_core.train.weights import load_weights
 if TYPE_CHECKING:
     from damcha_core.evaluate.restoration import Restoration
 
+WINDOW_BATCHES = 16
+"""Lines are read this many batches ahead, so that those of like length can go together."""
+
 EVALUATION_MAY_CHANGE = (
     "run.device",
     "run.threads",
@@ -39,7 +48,14 @@ EVALUATION_MAY_CHANGE = (
     "data.verify",
     "eval.split",
     "eval.batch_size",
+    "eval.beam",
+    "eval.length_penalty",
+    "eval.max_new_tokens",
 )
+
+
+def ignored(notice: str) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +85,14 @@ class TrainedRun:
         """Where the model computes."""
         return str(next(self.model.parameters()).device)
 
-    def evaluate(self, split: str) -> tuple[Evaluation, dict[str, Any]]:
+    def evaluate(
+        self, split: str, *, notify: Callable[[str], None] = ignored
+    ) -> tuple[Evaluation, dict[str, Any]]:
         """Score the model on a split, with the trivial answers beside it.
 
         Args:
-            split: "train", "valid" or "test".
+            split: "train", "valid", "test", or what else the task has.
+            notify: told, before the work starts, what the report will lack.
 
         Returns:
             The scores, and the record for result.json.
@@ -83,20 +102,25 @@ class TrainedRun:
             UsageError: there is no such split.
             OutOfMemoryError: the batch does not fit.
         """
+        evaluator = build_evaluator(self.task)
+        for line in evaluator.notices():
+            notify(line)
         with memory_errors():
-            evaluation = build_evaluator(self.task).evaluate(
+            evaluation = evaluator.evaluate(
                 self.model,
                 split,
                 batch_size=self.config.eval.batch_size,
                 workers=self.config.data.workers,
-                with_floors=True,
+                for_report=True,
             )
         return evaluation, self.record(evaluation)
 
     def record(self, evaluation: Evaluation) -> dict[str, Any]:
         """The record of an evaluation of this run, as result.json holds it."""
         name = self.folder.path.resolve().name
-        return result_record(self.stored, evaluation, run=name, step=self.step)
+        return result_record(
+            self.stored, evaluation, run=name, step=self.step, origin=self.task.origin
+        )
 
     def reconstruction_task(self) -> ReconstructionTask:
         """The task, where it is one that hides patches and paints them.
@@ -106,10 +130,68 @@ class TrainedRun:
         """
         if not isinstance(self.task, ReconstructionTask):
             raise CheckpointError(
-                f"{self.folder.path}: trained on {self.config.run.task}, which classifies; "
+                f"{self.folder.path}: trained on {self.config.run.task}, which hides no patches; "
                 "reconstruct needs a run of digits, cifar10 or images"
             )
         return self.task
+
+    def text_task(self) -> TextTask:
+        """The task, where it is one that writes texts.
+
+        Raises:
+            CheckpointError: the run was trained on something else.
+        """
+        if not isinstance(self.task, TextTask):
+            names = ", ".join(row.name for row in task_rows() if row.is_text)
+            raise CheckpointError(
+                f"{self.folder.path}: trained on {self.config.run.task}, which writes no texts; "
+                f"generate needs a run of one of {names}"
+            )
+        return self.task
+
+    def generate(
+        self,
+        lines: Iterable[str],
+        settings: SearchSettings,
+        *,
+        batch_size: int,
+        place_concepts: bool = False,
+    ) -> Iterator[Answer]:
+        """Write a text for each line, as the lines come.
+
+        Args:
+            lines: sources without line breaks, of any number.
+            settings: how to search.
+            batch_size: lines at a time; it changes no text.
+            place_concepts: make each text hold every word of its line.
+
+        Yields:
+            An answer a line, in order; a blank line has a blank one.
+
+        Raises:
+            CheckpointError: the run writes no texts.
+            UsageError: concepts are to be placed and the run translates.
+            OutOfMemoryError: a batch does not fit.
+        """
+        task = self.text_task()
+        if place_concepts and not task.row.grouped:
+            raise UsageError(
+                f"--place-concepts needs a run of concepts or commongen, not of {task.row.name}"
+            )
+        assert isinstance(self.model, ConditionalLM)
+        generator = TextGenerator(
+            self.model,
+            task.tokenizer,
+            settings=settings,
+            max_source_tokens=task.max_source_tokens,
+            batch_size=batch_size,
+            place_concepts=place_concepts,
+        )
+        unread = iter(lines)
+        while window := list(islice(unread, WINDOW_BATCHES * batch_size)):
+            with memory_errors():
+                answers = generator.answers(window)
+            yield from answers
 
     def reconstruct(
         self, images: Sequence[Path], *, split: str = "", count: int = 8
@@ -157,7 +239,7 @@ class TrainedRun:
         return restoration, notices
 
     def _mean_picture(self) -> Tensor:
-        path, facts = self.folder.mean_picture_file, self.task.facts
+        path, facts = self.folder.mean_picture_file, self.reconstruction_task().facts
         picture_CSS = read_tensors(path).get("mean_picture", torch.empty(0))
         shape = (facts.channels, facts.image_size, facts.image_size)
         if picture_CSS.shape != shape or picture_CSS.dtype != torch.float64:
@@ -197,8 +279,10 @@ def load_run(
     target = choose_device(config.run.device)
     name, content = _read_checkpoint(folder, checkpoint)
     place = folder.checkpoints.folder / name
-    require_own(place, content, stored)
-    task = build_task(config, folder.read_facts())
+    kind = task_type(config)
+    assets = folder.read_assets(kind.asset_names)
+    require_own(place, content, stored, assets)
+    task = build_task(config, folder.read_facts(kind.facts_type), assets)
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     with memory_errors():

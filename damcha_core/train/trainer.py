@@ -20,7 +20,7 @@ from damcha_core.train.learner import Learner
 from damcha_core.train.metrics_log import MetricsLog
 from damcha_core.train.observer import EpochReport, Observer, StepReport
 from damcha_core.train.result import finite_or_none
-from damcha_core.train.resumption import run_hash
+from damcha_core.train.resumption import fingerprints, run_hash
 from damcha_core.train.run_folder import RunFolder
 from damcha_core.train.signals import StopRequest
 from damcha_core.train.state import TrainState
@@ -123,18 +123,18 @@ class Trainer:
     def _train_epoch(self, log: MetricsLog, observer: Observer, stop: StopRequest) -> float | None:
         """Make the steps that are left of an epoch; their mean loss, None if there were none."""
         train, state = self.config.train, self.state
-        samples, loss_sum = 0, 0.0
+        items, loss_sum = 0, 0.0
         for window in self._windows():
             report = self._step(window, log)
             observer.step(report)
-            samples += report.samples
-            loss_sum += report.loss * report.samples
+            items += report.items
+            loss_sum += report.loss * report.items
             if stop:
                 raise EvaluationStopped
             over = self._epoch_is_consumed() or self._max_steps_reached()
             if train.save_every_steps and state.step % train.save_every_steps == 0 and not over:
                 self._save(log)
-        return loss_sum / samples if samples else None
+        return loss_sum / items if items else None
 
     def _max_steps_reached(self) -> bool:
         return 0 < self.config.train.max_steps <= self.state.step
@@ -181,9 +181,8 @@ class Trainer:
         update = self.learner.update(
             window, step=state.step + 1, dropout_seed=torch_seed("dropout", seed, state.step, RANK)
         )
-        samples = sum(len(batch["ids"]) for batch in window)
         state.step += 1
-        state.consumed += samples
+        state.consumed += sum(len(batch["ids"]) for batch in window)
         state.skipped += not update.applied
         state.skipped_in_a_row = 0 if update.applied else state.skipped_in_a_row + 1
         if state.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
@@ -195,9 +194,10 @@ class Trainer:
             step=state.step,
             epoch=state.epoch + 1,
             loss=update.loss,
+            items=update.items,
             lr=update.lr,
             grad_norm=update.grad_norm,
-            samples=samples,
+            size=sum(self.task.size(batch) for batch in window),
             seconds=time.perf_counter() - started,
         )
         log.write(
@@ -208,7 +208,7 @@ class Trainer:
                 "loss": report.loss,
                 "lr": report.lr,
                 "grad_norm": report.grad_norm,
-                self.task.unit: report.samples,
+                self.task.unit: report.size,
                 "seconds": round(report.seconds, 6),
             }
         )
@@ -233,10 +233,11 @@ class Trainer:
             "loss": finite_or_none(evaluation.loss),
             "lr": None,
             "grad_norm": None,
-            self.task.unit: evaluation.samples,
+            self.task.unit: evaluation.size,
             "seconds": round(time.perf_counter() - started, 6),
             "metrics": {name: finite_or_none(m.value) for name, m in evaluation.metrics.items()},
         }
+        self.folder.keep_samples(f"valid-step-{self.state.step:08d}", evaluation.files)
         log.write(record)
         return evaluation
 
@@ -249,6 +250,7 @@ class Trainer:
             state={
                 "position": self.state.to_mapping(),
                 "run_hash": run_hash(self.config),
+                "assets": fingerprints(self.task.assets),
                 "scaler": self.learner.precision.scaler.state_dict(),
             },
             config_hash=config_hash(self.config),

@@ -36,7 +36,7 @@ EPOCH = EpochReport(
 
 def report(step: int) -> StepReport:
     return StepReport(
-        step=step, epoch=2, loss=0.125, lr=1e-3, grad_norm=1.0, samples=64, seconds=0.1
+        step=step, epoch=2, loss=0.125, items=64, lr=1e-3, grad_norm=1.0, size=64, seconds=0.1
     )
 
 

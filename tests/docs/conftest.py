@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny_texts import write_wmt
 
 CIFAR_FILES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
 PICTURES = 8
@@ -24,6 +25,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     random = np.random.default_rng(0)
     write_pictures(tmp_path / "data" / "images", random)
     write_cifar10(tmp_path / "data" / "cifar-10-batches-py", random)
+    write_wmt(tmp_path / "data", n_train=40, n_valid=4, n_test=4)
+    write_commongen(tmp_path / "data" / "commongen")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAMCHA_DATA", raising=False)
     threads = torch.get_num_threads()
@@ -39,6 +42,17 @@ def write_pictures(folder: Path, random: np.random.Generator) -> None:
         for number in range(PICTURES):
             pixels = random.integers(0, 256, (20, 24, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / kind / f"{number}.png")
+
+
+def write_commongen(folder: Path) -> None:
+    """Three sentences a split, about two sets of concepts, in CommonGen's files."""
+    folder.mkdir(parents=True)
+    for split, animals in {"train": "dog cat", "dev": "cow pig", "test": "hen fox"}.items():
+        first, second = animals.split()
+        sets = [f"{first} run", f"{first} run", f"{second} sleep"]
+        texts = [f"A {first} runs.", f"The {first} is running.", f"A {second} sleeps."]
+        for ending, lines in (("src_alpha", sets), ("tgt", texts)):
+            (folder / f"commongen.{split}.{ending}.txt").write_text("\n".join(lines))
 
 
 def write_cifar10(folder: Path, random: np.random.Generator) -> None:

@@ -17,8 +17,14 @@ SHORTER = (
     ("--resume", ()),
     ("stop_after_epochs", ("--set", "train.batch_size=650")),
     ("--dry-run", ()),
-    ("--task cifar10", ("--set", "train.max_steps=2", "--set", "data.verify=false")),
-    ("damcha train", ("--set", "train.max_steps=2")),
+    (
+        "damcha train",
+        (
+            *("--set", "train.max_steps=2", "--set", "data.verify=false"),
+            # A model of two steps would write texts up to its limit.
+            *("--set", "eval.beam=1", "--set", "eval.max_new_tokens=2"),
+        ),
+    ),
     ("damcha", ()),
 )
 

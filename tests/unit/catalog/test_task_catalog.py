@@ -12,30 +12,47 @@ from damcha_core.errors import UsageError
 NAMES = [row.name for row in task_rows()]
 
 
+RECONSTRUCTION = ["masked_mse", "masked_mean_absolute_error", "masked_psnr", "psnr", "ssim"]
+CLASSIFICATION = ["top1", "top5", "loss"]
+TRANSLATION = ["bleu", "chrf", "ter", "perplexity"]
+CONCEPTS = ["bleu4", "cider", "coverage", "rouge_l", "meteor", "perplexity"]
+METRICS = {
+    "digits": RECONSTRUCTION,
+    "cifar10": RECONSTRUCTION,
+    "images": RECONSTRUCTION,
+    "digits-cls": CLASSIFICATION,
+    "cifar10-cls": CLASSIFICATION,
+    "images-cls": CLASSIFICATION,
+    "cldr": TRANSLATION,
+    "wmt": TRANSLATION,
+    "concepts": CONCEPTS,
+    "commongen": CONCEPTS,
+}
+LOWER = {"masked_mse", "masked_mean_absolute_error", "loss", "ter", "perplexity"}
+
+
 def test_the_tasks_of_the_design_are_there_the_default_one_first():
-    assert NAMES == ["digits", "cifar10", "images", "digits-cls", "cifar10-cls", "images-cls"]
+    assert list(METRICS) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_metrics_start_with_the_main_one(name):
     row = task_row(name)
-    if name.endswith("-cls"):
-        assert [metric.name for metric in row.metrics] == ["top1", "top5", "loss"]
-        assert (row.main_metric.unit, row.main_metric.better) == ("fraction", "higher")
-        assert row.builder == "damcha_core.tasks.classification:ClassificationTask"
-    else:
-        assert [metric.name for metric in row.metrics] == [
-            "masked_mse",
-            "masked_mean_absolute_error",
-            "masked_psnr",
-            "psnr",
-            "ssim",
-        ]
-        assert (row.main_metric.name, row.main_metric.better) == ("masked_mse", "lower")
-        assert row.main_metric.unit == "squared intensity in [0,1]"
-        assert row.builder == "damcha_core.tasks.reconstruction:ReconstructionTask"
-    assert row.reconstructs != name.endswith("-cls")
-    assert all(metric.unit for metric in row.metrics)
+    assert [metric.name for metric in row.metrics] == METRICS[name]
+    assert row.main_metric is row.metrics[0]
+    for metric in row.metrics:
+        assert metric.unit
+        assert metric.better == ("lower" if metric.name in LOWER else "higher")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_kind_of_task_it_is(name):
+    row = task_row(name)
+    assert row.reconstructs == (METRICS[name] is RECONSTRUCTION)
+    assert row.is_text == (METRICS[name] in (TRANSLATION, CONCEPTS))
+    assert row.grouped == (METRICS[name] is CONCEPTS)
+    assert bool(row.mean_tokens) == row.is_text
+    assert row.splits[:3] == ("train", "valid", "test")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,8 +60,8 @@ def test_the_task_to_run_instead_is_built_in_and_of_the_same_kind(name):
     row = task_row(name)
     instead = task_row(row.instead)
     assert instead.builtin
-    assert instead.builder == row.builder
-    assert row.builtin == name.startswith("digits")
+    assert (instead.builder, instead.metrics) == (row.builder, row.metrics)
+    assert row.builtin == (row.instead == name)
 
 
 def test_picture_sizes_that_the_data_fix():

@@ -19,6 +19,7 @@ from damcha_core.config.keys import (
     written,
 )
 from damcha_core.config.resolve import recipe, resolve
+from damcha_core.config.values import shown
 from damcha_core.errors import ConfigError
 
 
@@ -51,7 +52,7 @@ def test_a_slip_in_any_key_of_a_shipped_recipe_is_refused_and_mended(task, tmp_p
             for slip in slips(key):
                 total += 1
                 table_of_slip = "" if section == "run" else f"[{section}]\n"
-                text = f'[run]\ntask = "{task}"\n{table_of_slip}{slip} = {value}\n'
+                text = f'[run]\ntask = "{task}"\n{table_of_slip}{slip} = {shown(value)}\n'
                 file.write_text(text)
                 with pytest.raises(ConfigError) as caught:
                     resolve(file)
@@ -127,7 +128,8 @@ def test_a_right_key_in_the_wrong_section_names_its_section():
 
 def test_a_key_that_is_near_none_gets_the_list():
     line = unknown_key("eval", "zzzzzz")
-    assert line == "there is no key eval.zzzzzz; [eval] has split, batch_size"
+    keys = "split, batch_size, beam, length_penalty, max_new_tokens"
+    assert line == f"there is no key eval.zzzzzz; [eval] has {keys}"
 
 
 def test_unknown_sections():

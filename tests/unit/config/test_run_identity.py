@@ -45,6 +45,9 @@ CHANGES = {
     "data.root": "other",
     "data.image_size": 64,
     "data.mask_ratio": 0.25,
+    "data.source_lang": "fr",
+    "data.target_lang": "fr",
+    "data.tokenizer": "bpe",
     "data.workers": 2,
     "data.verify": False,
     "train.precision": "float64",
@@ -67,6 +70,8 @@ def test_every_key_counts_but_the_six_that_change_no_number(key):
     owners = option_owners().get(key.removeprefix("attention."), ("damcha",))
     if "damcha" not in owners:
         config = resolve_mapping({"run": {"task": "images"}, "attention": {"name": owners[0]}})
+    if key == "train.batch_tokens":
+        config = resolve_mapping({"run": {"task": "cldr"}})
     if key == "attention.rank":
         config = with_values(config, {"attention.structure": "low_rank"})
     if key == "attention.refresh_ratio":

@@ -38,11 +38,11 @@ def test_each_task_has_its_evaluator_and_main_loss(name, kind) -> None:
     one = task(name)
     evaluator = build_evaluator(one)
     assert type(evaluator) is kind
-    evaluation = evaluator.evaluate(one.build_model(), "valid", batch_size=100, with_floors=True)
+    evaluation = evaluator.evaluate(one.build_model(), "valid", batch_size=100, for_report=True)
     assert list(evaluation.metrics) == [spec.name for spec in one.row.metrics]
     main = {"digits": "masked_mse", "digits-cls": "loss"}[name]
     assert evaluation.loss == evaluation.metrics[main].value
-    assert (evaluation.split, evaluation.samples) == ("valid", 250)
+    assert (evaluation.split, evaluation.size) == ("valid", 250)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -17,8 +17,9 @@ from damcha_core.models.masked_image import MaskedImageModel
 from damcha_core.models.vision_transformer import VisionTransformer
 from damcha_core.tasks.build import build_task
 from damcha_core.tasks.classification import ClassificationTask
+from damcha_core.tasks.image_task import ImageFacts
 from damcha_core.tasks.reconstruction import ReconstructionTask
-from damcha_core.tasks.task import Task, TaskFacts, move_batch
+from damcha_core.tasks.task import Task, move_batch
 
 
 def task_of(name: str, **changes: object) -> Task:
@@ -72,7 +73,7 @@ def test_folders_of_pictures_are_a_task(tmp_path, name):
 
 
 def test_stored_facts_need_no_data():
-    facts = TaskFacts(3, 32, tuple("ab"), {"train": 4, "valid": 1, "test": 1})
+    facts = ImageFacts(3, 32, tuple("ab"), {"train": 4, "valid": 1, "test": 1})
     config = tiny_config(Path("unused"), **{"run.task": "cifar10-cls", "data.root": "/nowhere"})
     task = build_task(config, facts)
     assert task.facts is facts
@@ -81,8 +82,8 @@ def test_stored_facts_need_no_data():
 
 
 def test_facts_survive_plain_types():
-    facts = TaskFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1})
-    assert TaskFacts.from_mapping(facts.to_mapping()) == facts
+    facts = ImageFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1})
+    assert ImageFacts.from_mapping(facts.to_mapping()) == facts
 
 
 def test_an_epoch_has_every_sample_once_and_goes_on_where_it_stopped():

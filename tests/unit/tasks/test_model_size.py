@@ -14,7 +14,7 @@ from damcha_core.config.model_size import mean_tokens, model_multiply_adds, mode
 from damcha_core.config.resolve import resolve_mapping
 from damcha_core.config.schema import RunConfig
 from damcha_core.tasks.build import build_task
-from damcha_core.tasks.task import TaskFacts
+from damcha_core.tasks.image_task import ImageFacts
 
 ROWS = [row.name for row in attention_rows()]
 CONTROLS = [row.name for row in control_rows()]
@@ -39,7 +39,7 @@ def settings(name: str, task: str, is_causal: bool, **model: int) -> RunConfig:
 
 
 def built(config: RunConfig) -> nn.Module:
-    facts = TaskFacts(CHANNELS, config.data.image_size, tuple(map(str, range(CLASSES))))
+    facts = ImageFacts(CHANNELS, config.data.image_size, tuple(map(str, range(CLASSES))))
     return build_task(config, facts).build_model().eval()
 
 

@@ -12,11 +12,11 @@ from tiny_runs import tiny_config
 
 from damcha_core.config.change import with_values
 from damcha_core.errors import CheckpointError, DiskError, UsageError
-from damcha_core.tasks.task import TaskFacts
+from damcha_core.tasks.image_task import ImageFacts
 from damcha_core.train.run_folder import RunFolder
 from damcha_core.train.tensor_file import read_tensors
 
-FACTS = TaskFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1})
+FACTS = ImageFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1})
 
 
 def test_a_named_folder_is_taken_as_it_is(tmp_path):
@@ -141,7 +141,7 @@ def test_only_a_run_folder_is_opened(tmp_path, name):
 def test_facts_come_back(tmp_path):
     folder = RunFolder(tmp_path)
     folder.store_facts(FACTS)
-    assert folder.read_facts() == FACTS
+    assert folder.read_facts(ImageFacts) == FACTS
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,12 @@ def test_facts_come_back(tmp_path):
 def test_damaged_facts_are_named(tmp_path, text):
     (tmp_path / "facts.json").write_text(text, encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"facts\.json: "):
-        RunFolder(tmp_path).read_facts()
+        RunFolder(tmp_path).read_facts(ImageFacts)
 
 
 def test_missing_files_are_named(tmp_path):
-    for read in (RunFolder(tmp_path).read_facts, RunFolder(tmp_path).read_result):
+    folder = RunFolder(tmp_path)
+    for read in (lambda: folder.read_facts(ImageFacts), folder.read_result):
         with pytest.raises(CheckpointError, match=r"\.json: missing or damaged"):
             read()
 

@@ -151,7 +151,7 @@ def test_a_read_only_run_folder_is_enough(trained, tmp_path, monkeypatch):
 
 def test_reconstructing_needs_a_run_that_learnt_it(tmp_path):
     train(tmp_path / "cls", **{"run.task": "cifar10-cls", "train.max_steps": 1})
-    with pytest.raises(CheckpointError, match="trained on cifar10-cls, which classifies"):
+    with pytest.raises(CheckpointError, match="trained on cifar10-cls, which hides no patches"):
         load_run(tmp_path / "cls").reconstruct([])
 
 

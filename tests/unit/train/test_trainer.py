@@ -34,14 +34,14 @@ def test_an_observer_hears_of_every_step_and_epoch(tmp_path):
     assert (begun.task, begun.attention, begun.device) == ("cifar10", "damcha", "cpu")
     assert [report.step for report in watcher.steps] == list(range(1, 13))
     assert [report.epoch for report in watcher.steps] == [1] * 6 + [2] * 6
-    assert [report.samples for report in watcher.steps] == [8, 8, 8, 8, 8, 5] * 2
+    assert [report.size for report in watcher.steps] == [8, 8, 8, 8, 8, 5] * 2
     assert [(report.epoch, report.step) for report in watcher.epochs] == [(1, 6), (2, 12)]
     assert watcher.epochs[0].improved
     assert watcher.n_finished == 1
     lines = metrics(tmp_path / "run")
     losses = [line["loss"] for line in lines if line["split"] == "train"]
     assert losses == [report.loss for report in watcher.steps]
-    mean = sum(r.loss * r.samples for r in watcher.steps[:6]) / N_TRAIN
+    mean = sum(r.loss * r.size for r in watcher.steps[:6]) / N_TRAIN
     assert watcher.epochs[0].train_loss == pytest.approx(mean, rel=1e-12)
     [first, second] = [line for line in lines if line["split"] == "valid"]
     assert (first["samples"], first["lr"], first["grad_norm"]) == (N_VALID, None, None)
@@ -52,10 +52,10 @@ def test_a_last_batch_of_one_and_a_batch_larger_than_the_data(tmp_path):
     """P64: nothing is dropped, and an epoch has at least one step."""
     watcher = Recorder()
     train(tmp_path / "a", watcher, **{"train.batch_size": 11, "train.epochs": 1})
-    assert [report.samples for report in watcher.steps] == [11, 11, 11, 11, 1]
+    assert [report.size for report in watcher.steps] == [11, 11, 11, 11, 1]
     watcher = Recorder()
     train(tmp_path / "b", watcher, **{"train.batch_size": 4096, "train.epochs": 2})
-    assert [report.samples for report in watcher.steps] == [N_TRAIN] * 2
+    assert [report.size for report in watcher.steps] == [N_TRAIN] * 2
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from damcha_core.catalog.tasks import task_row
 from damcha_core.config.resolve import resolve
 from damcha_core.config.schema import TrainSection
 from damcha_core.data.order import SampleKey
-from damcha_core.tasks.task import Batch, LossSum, Task, TaskFacts
+from damcha_core.tasks.image_task import ImageFacts
+from damcha_core.tasks.task import Batch, LossSum, Task
 from damcha_core.train.learner import Learner
 from damcha_core.train.precision import Precision
 
@@ -52,8 +53,8 @@ class ToyTask(Task):
         super().__init__(task_row("digits"), resolve())
         self.dropout = dropout
 
-    def read_facts(self) -> TaskFacts:
-        return TaskFacts(1, 8, (), {"train": 16, "valid": 1, "test": 1})
+    def read_facts(self) -> ImageFacts:
+        return ImageFacts(1, 8, (), {"train": 16, "valid": 1, "test": 1})
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""The built-in English-German phrases, rendered by Babel from CLDR, the Unicode locale data."""

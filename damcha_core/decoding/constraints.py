@@ -1,0 +1,157 @@
+"""Concepts that a text must hold, and how to tell that it does.
+
+A concept is placed where one of its forms stands as a whole word or words. Texts are read from
+the left: at each place the longest form of a concept that is not placed yet counts, then reading
+goes on behind it, so that no token serves two concepts. A form that several concepts have serves
+the one with the fewest forms, then the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Form = tuple[int, ...]
+"""Token ids of a word or a few words."""
+
+Reading = tuple[int, Form]
+"""Which concepts a text has placed (one bit each), and its last tokens, which may yet become a
+form or are one that waits for its word to end; () if neither."""
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Concepts to place, in any order.
+
+    Attributes:
+        concepts: for each prompt its concepts, for each concept its forms (the ways to write it),
+            for each form its token ids. A concept that is listed twice is placed twice. A form
+            with a forbidden token cannot be written and counts as absent.
+        starts_word: bool (V), True for tokens that may follow a complete word: those that start a
+            new word, and punctuation. The first token of every form is one.
+    """
+
+    concepts: Sequence[Sequence[Sequence[Sequence[int]]]]
+    starts_word: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        """Check the forms.
+
+        Raises:
+            ValueError: a form is empty, holds an unknown id or starts inside a word.
+        """
+        n_vocab = len(self.starts_word)
+        for form in (f for prompt in self.concepts for concept in prompt for f in concept):
+            if not len(form) or not all(0 <= token < n_vocab for token in form):
+                raise ValueError(f"a form needs tokens between 0 and {n_vocab - 1}, not {form}")
+            if not self.starts_word[form[0]]:
+                raise ValueError(f"token {form[0]} of the form {form} does not start a word")
+
+
+class ConceptReader:
+    """Reads a text token by token for the concepts of one prompt.
+
+    Args:
+        concepts: forms of each concept; one without forms is never placed.
+        starts_word: for each token whether it may follow a complete word; as a list, with True
+            and False appended, which stand for tokens that no form has.
+    """
+
+    def __init__(self, concepts: Sequence[Sequence[Form]], starts_word: Sequence[bool]) -> None:
+        self._starts_word = starts_word
+        self._n_forms = [len(set(forms)) for forms in concepts]
+        self._lengths = [min(map(len, forms), default=0) for forms in concepts]
+        self._by_first: dict[int, list[tuple[Form, int]]] = {}
+        entries = {(tuple(form), c) for c, forms in enumerate(concepts) for form in forms}
+        for form, concept in sorted(entries, key=self._preference):
+            self._by_first.setdefault(form[0], []).append((form, concept))
+
+    def _preference(self, entry: tuple[Form, int]) -> tuple[int, int, int, Form]:
+        form, concept = entry
+        return -len(form), self._n_forms[concept], concept, form
+
+    def follow(self, reading: Reading, token: int) -> Reading:
+        """The reading after one more token."""
+        placed, tail = reading[0], (*reading[1], token)
+        while tail and not self._goes_on(placed, tail):
+            placed, tail = self._resolve(placed, tail, False)
+        return placed, tail
+
+    def ended(self, reading: Reading) -> int:
+        """The concepts placed if the text ends here."""
+        placed, tail = reading
+        while tail:
+            placed, tail = self._resolve(placed, tail, True)
+        return placed
+
+    def is_complete(self, reading: Reading) -> bool:
+        """Whether all concepts that have forms are placed if the text ends here."""
+        return self._cost(self.ended(reading)) == 0
+
+    def need(self, reading: Reading) -> int:
+        """Fewest tokens that place all concepts which the reading lacks."""
+        placed, tail = reading
+        best = sum(self._lengths)
+        while tail:
+            rest = self._cost(placed)
+            for form, concept in self._open(placed, tail):
+                best = min(best, len(form) - len(tail) + rest - self._lengths[concept])
+            placed, tail = self._resolve(placed, tail, True)
+        return min(best, self._cost(placed))
+
+    def is_word(self, reading: Reading) -> bool:
+        """Whether the last tokens are a form that waits for its word to end."""
+        placed, tail = reading
+        return any(form == tail for form, _ in self._open(placed, tail)) if tail else False
+
+    def continues(self, reading: Reading, token: int) -> bool:
+        """Whether a token makes the last tokens a longer part of a form."""
+        return self._goes_on(reading[0], (*reading[1], token))
+
+    def next_tokens(self, reading: Reading) -> set[int]:
+        """Tokens that start a form or go on with one; no other token has a part in any form."""
+        placed, tail = reading
+        tokens = {
+            forms[0][0][0]
+            for forms in self._by_first.values()
+            if any(not placed >> concept & 1 for _, concept in forms)
+        }
+        for start in range(len(tail)):
+            part = tail[start:]
+            tokens |= {f[len(part)] for f, _ in self._open(placed, part) if len(f) > len(part)}
+        return tokens
+
+    def unplaced(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """The concepts that a whole text lacks, by their places in the list."""
+        reading: Reading = (0, ())
+        for token in tokens:
+            reading = self.follow(reading, token)
+        placed = self.ended(reading)
+        return tuple(c for c in range(len(self._lengths)) if not placed >> c & 1)
+
+    def _cost(self, placed: int) -> int:
+        return sum(n for concept, n in enumerate(self._lengths) if not placed >> concept & 1)
+
+    def _open(self, placed: int, tail: Form) -> list[tuple[Form, int]]:
+        """Forms of concepts not placed that begin with these tokens."""
+        return [
+            (form, concept)
+            for form, concept in self._by_first.get(tail[0], ())
+            if not placed >> concept & 1 and form[: len(tail)] == tail
+        ]
+
+    def _goes_on(self, placed: int, tail: Form) -> bool:
+        return bool(self._open(placed, tail))
+
+    def _resolve(self, placed: int, tail: Form, has_ended: bool) -> Reading:
+        """Decide what the first of the last tokens belongs to: to a form, or to none."""
+        for form, concept in self._by_first.get(tail[0], ()):
+            n = len(form)
+            if placed >> concept & 1 or tail[:n] != form:
+                continue
+            if self._starts_word[tail[n]] if n < len(tail) else has_ended:
+                return placed | 1 << concept, tail[n:]
+        return placed, tail[1:]
