@@ -14,6 +14,7 @@ import typer
 
 from damcha_cli.commands import eval as eval_command
 from damcha_cli.commands import generate, reconstruct, train
+from damcha_cli.commands.suite import suite_app
 from damcha_cli.output import say
 from damcha_core import __version__
 
@@ -29,6 +30,7 @@ app.command("train")(train.train)
 app.command("eval")(eval_command.evaluate)
 app.command("generate")(generate.generate)
 app.command("reconstruct")(reconstruct.reconstruct)
+app.add_typer(suite_app, name="suite")
 
 
 def show_version(wanted: bool) -> None:

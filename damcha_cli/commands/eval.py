@@ -45,7 +45,7 @@ def evaluate(
     try:
         trained.folder.keep_samples(split, evaluation.files)
     except DiskError as error:  # a run may be read where it cannot be written
-        notice(f"note: the texts are not kept: {error}")
+        notice(f"note: samples/ is not written: {error}")
     if as_json:
         print_json(record)
         return

@@ -5,6 +5,8 @@ Shapes: B batch, N tokens, D width, H heads, K head width.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
@@ -66,6 +68,7 @@ class DamchaAttention(AttentionLayer):
     ) -> None:
         super().__init__(d_model, n_heads, dropout=dropout)
         self.refresh = Refresh(refresh, refresh_ratio)
+        self._given_context: Tensor | None = None
         if generator is None:
             self.generator = MetricGenerator(d_model, n_heads, **options)
         else:
@@ -100,6 +103,10 @@ class DamchaAttention(AttentionLayer):
         carry: Carry | None,
         cache: AttentionCache | None,
     ) -> Tensor:
+        if cache is not None and self._given_context is not None:
+            raise ValueError(
+                "a given context is for whole sequences, not for decoding with a cache"
+            )
         x_BHNK = self.split_heads(x_BND)
         keys_BHNK, values_BHNK = x_BHNK, self.split_heads(self.value(x_BND))
         if isinstance(cache, MetricCache) and not self.generator.is_static:
@@ -124,6 +131,8 @@ class DamchaAttention(AttentionLayer):
         x_BHNK = self.split_heads(x_BND)
         if self.generator.is_static:
             return self.generator.queries(x_BHNK, None)
+        if self._given_context is not None:
+            return self.generator.queries(x_BHNK, self._given_context)
         if not is_causal or self.refresh.is_exact:
             return self.generator.queries(x_BHNK, self.context(x_BND, key_mask, is_causal))
         packing = None if key_mask is None else Packing(key_mask)
@@ -142,6 +151,23 @@ class DamchaAttention(AttentionLayer):
         if self.refresh.is_exact:
             return prefix_mean(x_BND, key_mask)
         return self.refresh.context_of_tokens(x_BND, key_mask)
+
+    @contextmanager
+    def given_context(self, context: Tensor) -> Iterator[None]:
+        """Generate the metrics from this context instead of the layer's own, for inspection.
+
+        Args:
+            context: of the shape that `context` has for the tokens to come: (B, D), or causal
+                (B, N, D).
+
+        Raises:
+            ValueError: on a pass with a cache in the meantime.
+        """
+        self._given_context = context
+        try:
+            yield
+        finally:
+            self._given_context = None
 
     def head_metrics(
         self, x_BND: Tensor, *, key_mask: Tensor | None = None, is_causal: bool = False

@@ -178,6 +178,14 @@ class MetricGenerator(nn.Module):
             )
         else:
             maps = self.maps(context)
+        return self._product(maps)
+
+    def identity_metrics(self) -> Tensor:
+        """The metrics (H, K, K) that init = identity gives, whatever this generator began with."""
+        numbers_E = self.structure.identity().to(next(self.parameters()))
+        return self._product(self.structure.maps(numbers_E))
+
+    def _product(self, maps: Sequence[Tensor]) -> Tensor:
         if self.structure.elementwise:
             return torch.diag_embed(maps[0])
         metrics_HKK = maps[0]

@@ -5,6 +5,7 @@ Letters: C channels, S image side, n pictures.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -51,6 +52,15 @@ class ImageSplit:
     def image_size(self) -> int:
         """Side of the pictures in pixels."""
         return self.images.shape[2]
+
+    @property
+    def content_hash(self) -> str:
+        """sha256 of shape, peak, pictures and labels; the names of files have no part in it."""
+        digest = hashlib.sha256(f"{tuple(self.images.shape)} {self.peak}\n".encode())
+        digest.update(self.images.contiguous().numpy().data)
+        if self.labels is not None:
+            digest.update(self.labels.numpy().astype("<i8").data)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)

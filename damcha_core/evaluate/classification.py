@@ -6,6 +6,7 @@ from torch import nn
 
 from damcha_core.evaluate.classification_scores import ClassificationScores
 from damcha_core.evaluate.evaluator import Evaluation, Evaluator, with_units
+from damcha_core.evaluate.item_lines import item_lines
 from damcha_core.tasks.classification import ClassificationTask
 from damcha_core.tasks.task import Batch
 
@@ -22,6 +23,7 @@ class ClassificationEvaluator(Evaluator):
     def prepare(self, split: str, *, for_report: bool) -> None:
         """Forget earlier batches; there is no floor beside chance."""
         self.scores = ClassificationScores()
+        self.keeps_items = for_report
 
     def update(self, model: nn.Module, batch: Batch) -> None:
         """Classify a batch and score it."""
@@ -36,4 +38,13 @@ class ClassificationEvaluator(Evaluator):
             size=len(self.scores.ids()),
             metrics=metrics,
             details={"classes": len(self.task.facts.class_names)},
+            files={"jsonl": self._item_lines(split)} if self.keeps_items else {},
+        )
+
+    def _item_lines(self, split: str) -> str:
+        return item_lines(
+            self.scores.ids(),
+            self.task.split(split).names,
+            scores=self.scores.per_image(),
+            further=self.scores.classes(),
         )

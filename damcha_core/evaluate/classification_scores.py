@@ -60,7 +60,7 @@ class ClassificationScores:
     """
 
     def __init__(self) -> None:
-        self._table = SampleScores(("top1", "top5", "loss"))
+        self._table = SampleScores(("top1", "top5", "loss", "predicted", "label"))
 
     def update(self, ids: Sequence[int], logits_BL: Tensor, labels_B: Tensor) -> None:
         """Score a batch.
@@ -86,14 +86,15 @@ class ClassificationScores:
                 f"{tuple(labels_B.shape)} do not fit: (batch), (batch, classes) and (batch)."
             )
         logits_BL, labels_B = as_float64(logits_BL), labels_B.cpu().long()
+        logits, labels = logits_BL.tolist(), labels_B.tolist()
         n_classes = logits_BL.shape[1]
-        for sample_id, label in zip(ids, labels_B.tolist(), strict=True):
+        for sample_id, label in zip(ids, labels, strict=True):
             if not 0 <= label < n_classes:
                 raise ValueError(
                     f"Sample {sample_id} has label {label}, but the model has classes 0 to "
                     f"{n_classes - 1}."
                 )
-        losses = list(map(cross_entropy, logits_BL.tolist(), labels_B.tolist()))
+        losses = list(map(cross_entropy, logits, labels))
         for sample_id, loss in zip(ids, losses, strict=True):
             if not math.isfinite(loss):
                 raise NonFiniteError(
@@ -106,6 +107,8 @@ class ClassificationScores:
                 "top1": [float(rank < 1) for rank in ranks],
                 "top5": [float(rank < 5) for rank in ranks],
                 "loss": losses,
+                "predicted": [row.index(max(row)) for row in logits],
+                "label": labels,
             },
         )
 
@@ -124,3 +127,7 @@ class ClassificationScores:
     def per_image(self) -> dict[str, list[Value]]:
         """The three values of every sample, in the order of `ids`."""
         return {name: self._table.column(name) for name in ("top1", "top5", "loss")}
+
+    def classes(self) -> dict[str, list[Value]]:
+        """The class that ranks first ("predicted") and the true one ("label"), as `per_image`."""
+        return {name: self._table.column(name) for name in ("predicted", "label")}

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from damcha_core.evaluate.evaluator import Evaluation, Evaluator, with_units
 from damcha_core.evaluate.floors import FLOOR_NAMES, floor_predictions, mean_picture
+from damcha_core.evaluate.item_lines import item_lines
 from damcha_core.evaluate.reconstruction_scores import ReconstructionScores, hidden_pixels
 from damcha_core.layers.patches import unpatchify
 from damcha_core.tasks.reconstruction import ReconstructionTask
@@ -24,9 +25,11 @@ class ReconstructionEvaluator(Evaluator):
     def prepare(self, split: str, *, for_report: bool) -> None:
         """Forget earlier batches."""
         self.begin(training_mean(self.task) if for_report else None)
+        self.keeps_items = for_report
 
     def begin(self, mean_picture_CSS: Tensor | None) -> None:
         """Forget earlier batches; with a mean training picture the floors are scored too."""
+        self.keeps_items = False
         patch_size = self.task.config.model.patch_size
         self.mean_picture = mean_picture_CSS
         self.scores = ReconstructionScores(patch_size)
@@ -75,6 +78,16 @@ class ReconstructionEvaluator(Evaluator):
                 name: with_units(scores.compute(), self.task.row.metrics)
                 for name, scores in self.floor_scores.items()
             },
+            files={"jsonl": self._item_lines(split)} if self.keeps_items else {},
+        )
+
+    def _item_lines(self, split: str) -> str:
+        per_image = self.scores.per_image()
+        return item_lines(
+            self.scores.ids(),
+            self.task.split(split).names,
+            scores={spec.name: per_image[spec.name] for spec in self.task.row.metrics},
+            sums=self.scores.sums(),
         )
 
 

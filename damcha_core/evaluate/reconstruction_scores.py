@@ -162,6 +162,19 @@ class ReconstructionScores:
             "ssim": self._table.column("ssim"),
         }
 
+    def sums(self) -> dict[str, list[Value]]:
+        """What the pooled metrics are made of, picture by picture, in the order of `ids`.
+
+        Returns:
+            Sums of squared and of absolute errors over the hidden values of a picture, and how
+            many these are.
+        """
+        return {
+            "masked_squared_error": self._table.column("squared_sum"),
+            "masked_absolute_error": self._table.column("absolute_sum"),
+            "hidden_values": self._table.column("n_hidden"),
+        }
+
     @property
     def n_identical(self) -> int:
         """Pictures whose `psnr` is the cap: the composite is the original, or within 1e-10."""

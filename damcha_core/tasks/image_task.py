@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,17 +17,36 @@ from damcha_core.tasks.task import Task, TaskFacts, require_counts
 
 @dataclass(frozen=True)
 class ImageFacts(TaskFacts):
-    """What a model needs to know of its pictures."""
+    """What a model needs to know of its pictures, and what they were.
+
+    Attributes:
+        channels: colour channels.
+        image_size: side in pixels.
+        class_names: by class number; empty where there are no classes.
+        samples: pictures of each split.
+        content: sha256 of each split; empty in runs that an earlier version started.
+    """
 
     channels: int
     image_size: int
     class_names: tuple[str, ...] = ()
     samples: dict[str, int] = field(default_factory=dict)
+    content: dict[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
-        """Sizes of the splits and number of classes."""
-        return f"{self.samples} samples of {len(self.class_names)} classes"
+        """Size and the beginning of the hash of each split, and the number of classes."""
+        hashes = {split: f" (sha256 {digest[:8]})" for split, digest in self.content.items()}
+        sizes = [
+            f"{split} {n} pictures{hashes.get(split, '')}" for split, n in self.samples.items()
+        ]
+        return ", ".join([*sizes, f"{len(self.class_names)} classes"])
+
+    def describe_same_data(self, present: ImageFacts) -> bool:
+        """Whether all is equal, the hashes only where both have them."""
+        if not (self.content and present.content):
+            return replace(self, content={}) == replace(present, content={})
+        return self == present
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain types for JSON."""
@@ -47,6 +66,10 @@ class ImageFacts(TaskFacts):
             raise TypeError("class_names must be text")
         if not isinstance(facts.samples, dict):
             raise TypeError("samples must be numbers by split")
+        if not isinstance(facts.content, dict) or not all(
+            isinstance(digest, str) for digest in facts.content.values()
+        ):
+            raise TypeError("content must be hashes by split")
         require_counts((facts.channels, facts.image_size, *facts.samples.values()))
         return facts
 
@@ -97,13 +120,15 @@ class ImageTask(Task):
         return split
 
     def read_facts(self) -> ImageFacts:
-        """Channels, side, classes and sizes of the splits."""
+        """Channels, side and classes, and sizes and content of the splits."""
         train = self.split("train")
+        splits = {name: self.split(name) for name in ("train", "valid", "test")}
         return ImageFacts(
             channels=train.images.shape[1],
             image_size=train.images.shape[-1],
             class_names=tuple(self.data.class_names),
-            samples={name: len(self.split(name)) for name in ("train", "valid", "test")},
+            samples={name: len(split) for name, split in splits.items()},
+            content={name: split.content_hash for name, split in splits.items()},
         )
 
     def training_batches(self, epoch: int, consumed: int) -> list[list[SampleKey]]:

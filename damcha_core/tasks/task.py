@@ -60,6 +60,10 @@ class TaskFacts(ABC):
     def summary(self) -> str:
         """The data in a few words, for a message about data that changed."""
 
+    def describe_same_data(self, present: Self) -> bool:
+        """Whether data with these other facts can be the data that these are of."""
+        return self == present
+
     @abstractmethod
     def to_mapping(self) -> dict[str, Any]:
         """Plain types for JSON."""

@@ -27,7 +27,7 @@ VALUES = {str: "TEXT", int: "N", float: "X", Path: "PATH", bool: ""}
 # The codes that no class of damcha_core.errors stands for.
 OTHER_CODES = {
     0: "Done. A finished run that is resumed has nothing left to do, which is 0 too.",
-    1: "A defect of ours, with its traceback.",
+    1: "Cells of a study failed or diverged; or a defect of ours, with its traceback.",
     130: "Ctrl-C, after a checkpoint was saved.",
     143: "SIGTERM, after a checkpoint was saved.",
 }
@@ -35,9 +35,21 @@ OTHER_CODES = {
 
 def cli_page() -> str:
     """The page: one section a command, then the exit codes."""
-    commands = typer.main.get_command(app).commands
-    sections = [command_section(name, command) for name, command in commands.items()]
+    sections = [command_section(name, command) for name, command in all_commands()]
     return "\n\n".join([INTRODUCTION, *sections, exit_codes()])
+
+
+def all_commands() -> list[tuple[str, Any]]:
+    """Every command with its whole name; those of a group stand in its place."""
+    found: list[tuple[str, Any]] = []
+    for name, command in typer.main.get_command(app).commands.items():
+        inner = getattr(command, "commands", None)
+        found += (
+            [(name, command)]
+            if inner is None
+            else [(f"{name} {part}", one) for part, one in inner.items()]
+        )
+    return found
 
 
 def command_section(name: str, command: Any) -> str:

@@ -130,14 +130,22 @@ def test_a_run_with_averaged_weights_is_scored_by_them() -> None:
     assert any(not torch.equal(model[n], w.double()) for n, w in content.weights.items())
 
 
-def test_evaluating_writes_nothing(digits_run) -> None:
-    def state() -> list[tuple[Path, int]]:
-        return sorted((path, path.stat().st_mtime_ns) for path in digits_run.rglob("*"))
+def test_evaluating_writes_the_items_of_the_split_and_nothing_else(digits_run) -> None:
+    samples = digits_run / "samples"
 
+    def state() -> list[tuple[Path, int]]:
+        paths = [path for path in digits_run.rglob("*") if path not in (samples, items)]
+        return sorted((path, path.stat().st_mtime_ns) for path in paths)
+
+    items = samples / "test.jsonl"
     before = state()
-    damcha("eval", digits_run, "--split", "test").done()
+    record = damcha("eval", digits_run, "--split", "test", "--json").json()
     assert state() == before
     assert list(Path().iterdir()) == []
+    kept = [json.loads(line) for line in items.read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [item["id"] for item in kept] == list(range(250))
+    mean = sum(item["scores"]["psnr"] for item in kept) / 250
+    assert record["metrics"]["psnr"]["value"] == pytest.approx(mean, rel=1e-9)
 
 
 @pytest.mark.parametrize(

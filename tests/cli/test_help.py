@@ -28,10 +28,17 @@ def imported(report: str) -> set[str]:
     [
         (("--help",), 0, HEAVY | TYPERS_OWN),
         (("train", "--help"), 0, HEAVY),
+        (("suite", "run", "--help"), 0, HEAVY),
         (("train", "--epoch", "3"), 2, HEAVY),
         (("trian",), 2, HEAVY),
     ],
-    ids=["help", "help of a command", "mistyped option", "mistyped command"],
+    ids=[
+        "help",
+        "help of a command",
+        "help of a group's command",
+        "mistyped option",
+        "mistyped command",
+    ],
 )
 def test_help_and_a_mistyped_line_import_nothing_heavy(arguments, code, banned) -> None:
     answer = python("-X", "importtime", "-m", "damcha_cli", *arguments)
@@ -42,7 +49,7 @@ def test_help_and_a_mistyped_line_import_nothing_heavy(arguments, code, banned) 
 def test_the_commands_are_listed() -> None:
     commands = damcha("--help").done().out.partition("Commands:")[2]
     listed = re.findall(r"^  ([a-z-]+) ", commands, flags=re.MULTILINE)
-    assert listed == ["train", "eval", "generate", "reconstruct"]
+    assert listed == ["train", "eval", "generate", "reconstruct", "suite"]
 
 
 def test_the_options_of_the_design_are_there() -> None:

@@ -216,6 +216,19 @@ def test_other_data_under_a_started_run_are_refused(tmp_path):
         go_on(tmp_path / "run", **{"data.root": str(tmp_path / "data")})
 
 
+def test_other_pictures_in_the_same_number_are_noticed_where_the_run_knows_a_hash(tmp_path):
+    train(tmp_path / "run", **{"train.stop_after_epochs": 1})
+    write_cifar10(tmp_path / "data", seed=6)
+    where: dict[str, object] = {"data.root": str(tmp_path / "data")}
+    with pytest.raises(DataError, match=r"train 45 pictures \(sha256 .* now, .* then"):
+        go_on(tmp_path / "run", **where)
+    facts = tmp_path / "run" / "facts.json"
+    known = json.loads(facts.read_text(encoding="utf-8"))
+    del known["content"]  # as an earlier version wrote it
+    facts.write_text(json.dumps(known), encoding="utf-8")
+    assert go_on(tmp_path / "run", **where).ended == "epochs"
+
+
 def test_a_folder_with_a_run_is_not_trained_into_again(run):
     before = files(run)
     with pytest.raises(UsageError, match=r"already holds a run.*--resume"):

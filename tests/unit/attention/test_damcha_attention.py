@@ -241,3 +241,20 @@ def test_the_layer_compiles_into_one_graph(is_causal: bool, refresh: str, redraw
     )
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_given_context_takes_the_place_of_the_own_one(is_causal):
+    torch.manual_seed(3)
+    layer = DamchaAttention(8, 2, init="random", mlp_hidden=(4,)).double()
+    x_BND = torch.randn(2, 5, 8, dtype=torch.float64)
+    context = layer.context(x_BND, None, is_causal)
+    own_BND = layer(x_BND, is_causal=is_causal)
+    with layer.given_context(context):
+        assert torch.equal(layer(x_BND, is_causal=is_causal), own_BND)
+    with layer.given_context(context.flip(0)):
+        other_BND = layer(x_BND, is_causal=is_causal)
+    assert not torch.allclose(other_BND, own_BND)
+    with layer.given_context(context.flip(0)), pytest.raises(ValueError, match="with a cache"):
+        layer(x_BND, is_causal=True, cache=layer.new_cache())
+    assert torch.equal(layer(x_BND, is_causal=is_causal), own_BND)

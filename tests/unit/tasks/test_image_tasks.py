@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,48 @@ def test_stored_facts_need_no_data():
 
 
 def test_facts_survive_plain_types():
-    facts = ImageFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1})
+    content = {"train": "ab", "valid": "cd", "test": "ef"}
+    facts = ImageFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1}, content)
     assert ImageFacts.from_mapping(facts.to_mapping()) == facts
+
+
+def test_facts_of_an_earlier_version_have_no_hashes_and_still_serve():
+    facts = task_of("cifar10").facts
+    stored = facts.to_mapping()
+    del stored["content"]
+    old = ImageFacts.from_mapping(stored)
+    assert old.content == {}
+    assert old.describe_same_data(facts)
+    assert facts.describe_same_data(facts)
+    assert not old.describe_same_data(replace(facts, samples={**facts.samples, "train": 44}))
+    assert not facts.describe_same_data(replace(facts, content={**facts.content, "test": "0"}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda split: replace(
+            split,
+            images=split.images
+            + (torch.arange(split.images.numel()) == 7).view_as(split.images).to(torch.uint8),
+        ),
+        lambda split: replace(split, labels=split.labels.flip(0)),
+        lambda split: replace(split, labels=None),
+        lambda split: replace(split, images=split.images.flip(0)),
+        lambda split: replace(split, peak=254),
+    ],
+)
+def test_one_changed_pixel_or_label_is_noticed(changed):
+    task = task_of("cifar10-cls")
+    before = task.facts
+    split = task.split("valid")
+    task.data = replace(task.data, valid=changed(split))
+    after = task.read_facts()
+    assert after.samples == before.samples
+    assert not before.describe_same_data(after)
+    assert after.content["train"] == before.content["train"]
+    assert f"valid 5 pictures (sha256 {after.content['valid'][:8]})" in after.summary
+    assert split.content_hash == replace(split, names=("a",) * 5).content_hash
 
 
 def test_an_epoch_has_every_sample_once_and_goes_on_where_it_stopped():

@@ -16,7 +16,7 @@ from damcha_core.tasks.image_task import ImageFacts
 from damcha_core.train.run_folder import RunFolder
 from damcha_core.train.tensor_file import read_tensors
 
-FACTS = ImageFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1})
+FACTS = ImageFacts(3, 32, ("a", "b"), {"train": 4, "valid": 1, "test": 1}, {"train": "1f"})
 
 
 def test_a_named_folder_is_taken_as_it_is(tmp_path):
@@ -159,6 +159,8 @@ def test_facts_come_back(tmp_path):
         '{"channels": 3, "image_size": 32, "class_names": [], "samples": [1]}',
         '{"channels": 3, "image_size": 32, "class_names": [], "samples": {"train": 1.5}}',
         '{"channels": 3, "image_size": 32, "class_names": [], "samples": {}, "more": 1}',
+        '{"channels": 3, "image_size": 32, "class_names": [], "samples": {}, "content": [1]}',
+        '{"channels": 3, "image_size": 32, "class_names": [], "content": {"train": 1}}',
     ],
 )
 def test_damaged_facts_are_named(tmp_path, text):

@@ -1,0 +1,121 @@
+"""Child processes that are asked to stop when this process is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from damcha_core.errors import DamchaError
+
+WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(DamchaError):  # noqa: N818 (being asked to stop is no error)
+    """No child is started any more."""
+
+
+class ChildProcesses:
+    """Context in which SIGINT and SIGTERM are handed on to all children as SIGTERM.
+
+    The children have sessions of their own, so a Ctrl-C in a terminal reaches them once, through
+    here. A first signal lets them save themselves; a second one reaches them too, and ends them at
+    once.
+    """
+
+    def __init__(self) -> None:
+        self.signal_number = 0
+        self.stopping = threading.Event()
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._starting = threading.Lock()
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        output: Path | None = None,
+        environment: Mapping[str, str],
+        inherited: Sequence[int] = (),
+    ) -> int:
+        """Run a command to its end.
+
+        Args:
+            command: program and arguments.
+            log: what it says is added to this file.
+            output: what it prints on stdout goes to this file; None: to the log too.
+            environment: its environment variables.
+            inherited: handles that it keeps open.
+
+        Returns:
+            Its exit code; -N: it was ended by signal N.
+
+        Raises:
+            Stopped: no child is started any more.
+        """
+        with log.open("ab") as said, (output or log).open("ab") as printed:
+            with self._starting:
+                if self.stopping.is_set():
+                    raise Stopped("stopped")
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=said,
+                    env=dict(environment),
+                    pass_fds=tuple(inherited),
+                    start_new_session=True,
+                )
+                self._running[child.pid] = child
+            if self.stopping.is_set():  # the signal came while it was being started
+                child.terminate()
+            try:
+                return child.wait()
+            finally:
+                del self._running[child.pid]
+
+    def stop(self) -> None:
+        """Ask all children to save themselves and to stop."""
+        self.stopping.set()
+        for child in list(self._running.values()):
+            child.terminate()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self.signal_number = self.signal_number or number
+        self.stop()
+
+    def __enter__(self) -> ChildProcesses:
+        # Only the main thread may set handlers; a study inside another thread has none.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {s: signal.signal(s, self._handle) for s in WATCHED}
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        for watched, handler in self._previous.items():
+            signal.signal(watched, handler)
+
+
+def child_environment(source: Path, threads: int) -> dict[str, str]:
+    """Variables for a child that runs the same source with a number of threads.
+
+    Args:
+        source: the folder that the packages lie in.
+        threads: for every library that counts its own.
+    """
+    paths = [str(source), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "OMP_NUM_THREADS": str(threads),
+    }

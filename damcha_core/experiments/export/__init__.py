@@ -1,0 +1,1 @@
+"""Results as Markdown, CSV, JSON, LaTeX and figures."""

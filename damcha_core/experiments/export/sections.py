@@ -1,0 +1,98 @@
+"""What a reader is shown, in order: tables under headings, for every format alike."""
+
+from __future__ import annotations
+
+from damcha_core.experiments.export.data_tables import adaptivity_table, tuning
+from damcha_core.experiments.export.score_tables import comparison_table, score_table
+from damcha_core.experiments.export.table import Column, Entry, Table, count, significant, words
+from damcha_core.experiments.results.plain_json import mapping_in
+from damcha_core.experiments.results.study_report import StudyReport
+
+SHORT_HASH = 12
+
+
+def reader_tables(report: StudyReport) -> list[Table]:
+    """The tables for a reader.
+
+    Args:
+        report: of a study.
+
+    Returns:
+        For each task its scores and comparisons, then tuning and adaptivity where the study has
+        them, then every run.
+    """
+    tables: list[Table | None] = []
+    for task in report.study.tasks:
+        tables += [score_table(report, task), comparison_table(report, task)]
+    tables += [tuning_table(report), adaptivity_table(report), run_table(report)]
+    return [table for table in tables if table is not None]
+
+
+def tuning_table(report: StudyReport) -> Table | None:
+    """The learning rates that were tried, and which was taken."""
+    found = tuning(report)
+    if not found.rows:
+        return None
+    columns = tuple(
+        Column(column.key, column.title, is_text=True)
+        for column in found.columns
+        if column.key != "budget"
+    )
+    rows = tuple(
+        tuple(
+            Entry(significant(e.value), e.value) if isinstance(e.value, float) else e
+            for e in row[:-1]
+        )
+        for row in found.rows
+    )
+    grid = report.study.tuning.get("grid")
+    budget = mapping_in(report.study.tuning, "budget")
+    notes = []
+    if isinstance(grid, list):
+        notes.append(f"The same grid for every attention: {', '.join(map(str, grid))}.")
+    if budget:
+        notes.append(f"Budget of a trial: {', '.join(f'{k} {v}' for k, v in budget.items())}.")
+    return Table(found.name, found.title, columns, rows, tuple(notes))
+
+
+def run_table(report: StudyReport) -> Table:
+    """Every run with its main score, where it lies and under which settings it ran."""
+    columns = [
+        Column("run_folder", "run folder", is_text=True),
+        Column("seed", "seed"),
+        Column("state", "state", is_text=True),
+        Column("metric", "metric", is_text=True),
+        Column("value", "score"),
+        Column("parameters", "parameters"),
+        Column("multiply_adds", "multiply-adds"),
+        *([Column("seconds", "seconds")] if report.with_times else []),
+        Column("config_hash", "settings", is_text=True),
+    ]
+    rows, notes = [], []
+    for cell in report.study.cells:
+        main, record = next(iter(cell.metrics.items()), ("", None))
+        value = record.value if record else None
+        row = [words(cell.id), count(cell.seed), words(cell.state), words(main)]
+        row += [Entry(significant(value, 6), value)]
+        row += [count(cell.parameters), count(cell.multiply_adds)]
+        row += [Entry(significant(cell.seconds), cell.seconds)] if report.with_times else []
+        rows.append((*row, words(cell.config_hash[:SHORT_HASH])))
+        if cell.reason:
+            notes.append(f"{cell.id}: {cell.state}: {' '.join(cell.reason.split())}")
+    codes = {cell.code for cell in report.study.cells if cell.is_done}
+    if len(codes) > 1:
+        notes.append(
+            f"These runs were made by {len(codes)} versions of the code, which may differ in what "
+            "they compute; runs.csv says which by which."
+        )
+    notes.append(
+        "Settings are the first digits of the configuration's hash; parameters are those of the "
+        "whole model, multiply-adds those of a forward pass for one sample of mean length "
+        "(2 FLOPs each)."
+    )
+    if report.with_times:
+        notes.append(
+            "Seconds are those of training and validation, added up over interruptions, and depend "
+            "on what else the machine did."
+        )
+    return Table("runs", "Every run", tuple(columns), tuple(rows), tuple(notes))

@@ -1,0 +1,49 @@
+"""`damcha suite tune`: the runs it plans, what it refuses, and `suite run --tuned` after it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import damcha
+
+
+def test_a_dry_run_prints_every_rate_of_every_attention_and_writes_nothing() -> None:
+    lines = damcha("suite", "tune", "--builtin", "--dry-run", "--grid", "1e-3,2e-3").done().out
+    commands = lines.split("\n")[:-1]
+    assert len(commands) == 28 * 2
+    assert commands[0].startswith("damcha train --task digits --attention mha --seed 0 --out ")
+    assert "runs/study-builtin/tune/digits-mha-lr0.001-s0" in commands[0]
+    assert all("train.lr=0.001" in line or "train.lr=0.002" in line for line in commands)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--grid", "1e-3,fast"), ("--grid", "numbers with commas")),
+        (("--grid", "1e-3"), ("at least two different rates",)),
+        (("--set", "train.lr=1e-3"), ("train.lr is refused",)),
+        (("scaling",), ("rates are tuned for a suite without a [grid]",)),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_tuned_is_refused(arguments, words) -> None:
+    damcha("suite", "tune", "--builtin", *arguments).refused(2, *words)
+
+
+def test_a_study_runs_at_the_chosen_rates() -> None:
+    Path("mine.toml").write_text('tasks = ["digits"]\nattentions = ["mha", "damcha"]\n')
+    command = ("suite", "run", "mine.toml", "--tuned", "--dry-run", "--out", "study")
+    damcha(*command).refused(4, "study/tuning.json", "there is no such file", "damcha suite tune")
+    Path("study").mkdir()
+    cells = {"digits/mha": {"chosen": 0.25}, "digits/damcha": {"chosen": None}}
+    Path("study/tuning.json").write_text(json.dumps({"cells": cells}))
+    damcha(*command).refused(2, "no rate was chosen for digits/damcha")
+    cells["digits/damcha"]["chosen"] = 0.5
+    Path("study/tuning.json").write_text(json.dumps({"cells": cells}))
+    first, second = damcha(*command).done().out.split("\n")[:-1]
+    assert "--attention mha" in first
+    assert "train.lr=0.25" in first
+    assert "train.lr=0.5" in second
