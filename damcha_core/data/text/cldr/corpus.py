@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.randomness import stream_key
 from damcha_core.data.text.cldr.draws import Draws
 from damcha_core.data.text.cldr.phrase import Phrase
