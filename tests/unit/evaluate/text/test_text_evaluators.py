@@ -73,6 +73,7 @@ def test_every_reference_of_a_set_counts(concepts: TextTask) -> None:
     records = [json.loads(line) for line in result.files["jsonl"].split("\n") if line]
     assert [len(record["references"]) for record in records] == [1, 4, 2]
     assert records[1]["scores"]["coverage"] == 0.5
+    assert records[1]["sums"] == {"negative_log_likelihood": 4.0, "target_tokens": 8}
     assert set(result.floors) == {"nearest_training_target", "concepts_themselves"}
     assert result.floors["concepts_themselves"]["coverage"].value == 1.0
 
