@@ -24,8 +24,11 @@ class PlainProgress(Observer):
         notice(f"note: {text}")
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """Print now and then how far a download has come."""
-        if done < self._told or done - self._told >= DATA_LINE_BYTES or done == total:
+        """Print now and then how far a download, or reading, has come."""
+        begun = done < self._told
+        if begun:
+            self._told = 0
+        if done - self._told >= DATA_LINE_BYTES or done == total or (begun and not total):
             self._told = done
             notice(f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}")
 

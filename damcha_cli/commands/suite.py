@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from damcha_cli.commands import suite_tune
+from damcha_cli.commands import suite_adaptivity, suite_tune
 from damcha_cli.errors import reported
 from damcha_cli.options import JsonOption, SetOption
 
@@ -37,6 +37,7 @@ BudgetOption = Annotated[
 
 
 suite_app.command("tune")(suite_tune.tune)
+suite_app.command("adaptivity")(suite_adaptivity.adaptivity)
 
 
 @suite_app.command("list")

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from damcha_core.data.cifar_published import Published
 from damcha_core.data.file_name import md5_of, printable_name
-from damcha_core.data.image_data import Notify
+from damcha_core.data.notify import Notify
 from damcha_core.errors import DataError
 
 CONNECT_SECONDS = 4.0

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from damcha_core.data.augment import Augment
-from damcha_core.data.image_data import ImageData, ImageSplit, Notify, no_notice
+from damcha_core.data.image_data import ImageData, ImageSplit
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.errors import DataError
 
 IMAGE_SIZE = 8

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from damcha_core.data.augment import Augment
 from damcha_core.data.file_name import printable_name
-from damcha_core.data.image_data import ImageData, ImageSplit, Notify, no_notice
+from damcha_core.data.image_data import ImageData, ImageSplit
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.picture import PictureError, decode_rgb, quiet_pillow
 from damcha_core.data.picture_files import (
     PictureFile,

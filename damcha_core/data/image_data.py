@@ -6,20 +6,12 @@ Letters: C channels, S image side, n pictures.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from damcha_core.data.augment import Augment
-
-Notify = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done and the total (0: not known)."""
-
-
-def no_notice(what: str, done: int, total: int) -> None:
-    """Report progress to nobody."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from damcha_core.catalog.tasks import task_row
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.errors import DataError
 from damcha_core.experiments.cell import Cell
 from damcha_core.experiments.identity import data_hash

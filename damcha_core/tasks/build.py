@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from damcha_core.catalog.loading import load
 from damcha_core.catalog.tasks import task_row
 from damcha_core.config.schema import RunConfig
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.tasks.task import Task, TaskFacts
 
 

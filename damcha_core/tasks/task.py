@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from damcha_core.catalog.tasks import TaskRow
 from damcha_core.config.controls import as_built
 from damcha_core.config.schema import RunConfig
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.order import SampleKey
 from damcha_core.models.transformer import TransformerPC
 

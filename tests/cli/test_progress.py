@@ -67,6 +67,9 @@ def test_a_download_is_told_now_and_then(capsys) -> None:
     assert len(lines) == 5
     assert lines[-2] == "downloading: 104,857,600 of 104,857,600"
     assert lines[-1] == "unpacking: 5"
+    plain.progress("reading", 0, 9)
+    plain.progress("reading", 9, 9)
+    assert capsys.readouterr().err.splitlines() == ["reading: 9 of 9"]
 
 
 def test_the_bar_shows_epoch_steps_loss_and_best_score() -> None:

@@ -32,7 +32,7 @@ EVERY_STEP: dict[str, object] = {
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Numbers in English and German."""
-    root = tmp_path_factory.mktemp("corpus")
+    root = tmp_path_factory.mktemp("corpus") / "données, test 1" / "äöü #2"
     write_wmt(root)
     return root
 
@@ -40,7 +40,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two epochs that nothing disturbed."""
-    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    out = tmp_path_factory.mktemp("undisturbed") / "Läufe, 1 #2"
     start(text_config(corpus, out), Recorder())
     return out
 

@@ -12,11 +12,11 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 
-from damcha_core.data.image_data import Notify, no_notice
-from damcha_core.data.text.concepts_grammar.draws import Draws
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.concepts_grammar.event import MIN_CONCEPTS, Event, draw_event
 from damcha_core.data.text.concepts_grammar.scene import all_scenes
 from damcha_core.data.text.concepts_grammar.sentence import tellings
+from damcha_core.data.text.draws import Draws
 from damcha_core.data.text.pairs import ListedPairs, Pair, TextData
 
 SIZES = {"train": 8000, "valid": 400, "test": 400}

@@ -14,7 +14,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.pairs import Pair, PairSource
 from damcha_core.data.text.text_cache import TextCache
 from damcha_core.data.text.tokenizer import Tokenizer

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from damcha_core.data.file_name import printable_name
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.pairs import Pair, PairSource
 from damcha_core.errors import DataError
 

@@ -15,12 +15,12 @@ class Question:
     Attributes:
         source: the text to start from.
         references: texts that answer it, at least one, in the order of the data.
-        pair: place of its first pair among those that were encoded.
+        pairs: places of its pairs among those that were encoded, one a reference.
     """
 
     source: str
     references: tuple[str, ...]
-    pair: int
+    pairs: tuple[int, ...]
 
 
 def questions(pairs: Iterable[Pair], *, grouped: bool) -> list[Question]:
@@ -35,14 +35,20 @@ def questions(pairs: Iterable[Pair], *, grouped: bool) -> list[Question]:
         Questions in the order of their first pair.
     """
     if not grouped:
-        return [Question(source, (target,), place) for place, (source, target) in enumerate(pairs)]
-    first: dict[tuple[str, ...], tuple[str, int]] = {}
-    references: dict[tuple[str, ...], list[str]] = {}
+        return [
+            Question(source, (target,), (place,)) for place, (source, target) in enumerate(pairs)
+        ]
+    sources: dict[tuple[str, ...], str] = {}
+    answers: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for place, (source, target) in enumerate(pairs):
         concepts = tuple(sorted(source.split()))
-        first.setdefault(concepts, (source, place))
-        references.setdefault(concepts, []).append(target)
+        sources.setdefault(concepts, source)
+        answers.setdefault(concepts, []).append((target, place))
     return [
-        Question(source, tuple(references[concepts]), place)
-        for concepts, (source, place) in first.items()
+        Question(
+            source,
+            tuple(target for target, _ in answers[concepts]),
+            tuple(place for _, place in answers[concepts]),
+        )
+        for concepts, source in sources.items()
     ]

@@ -12,7 +12,7 @@ from typing import Literal
 
 import sentencepiece
 
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.pairs import PairSource
 from damcha_core.data.text.text_cache import TextCache
 from damcha_core.data.text.tokenizer import (

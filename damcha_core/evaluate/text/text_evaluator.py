@@ -6,6 +6,7 @@ Shape suffixes: B pairs, N tokens, T scored tokens, D width, V vocabulary.
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,7 +17,12 @@ from torch import Tensor, nn
 
 from damcha_core.data.text.questions import Question
 from damcha_core.decoding.search_settings import SearchSettings
-from damcha_core.evaluate.evaluator import Evaluation, Evaluator, MetricValue
+from damcha_core.evaluate.evaluator import (
+    Evaluation,
+    Evaluator,
+    MetricValue,
+    reported_value,
+)
 from damcha_core.evaluate.text.bootstrap import with_interval
 from damcha_core.evaluate.text.generation import ANY_LENGTH, Answer, TextGenerator
 from damcha_core.evaluate.text.perplexity import perplexity, token_losses
@@ -45,7 +51,7 @@ class TextEvaluator(Evaluator):
         """Forget earlier batches, and read what will be asked."""
         self.for_report = for_report
         self.asked = self.task.questions(split)
-        self._place = {question.pair: place for place, question in enumerate(self.asked)}
+        self._place = {question.pairs[0]: place for place, question in enumerate(self.asked)}
         self._waiting: list[int] = []
         self.answers: dict[int, Answer] = {}
         self._generator: TextGenerator | None = None
@@ -157,10 +163,17 @@ class TextEvaluator(Evaluator):
             for name, score in scores.items()
             if score.items is not None and len(score.items) == len(self.asked)
         }
-        records = [
-            item_record(question, self.answers[place], {n: v[place] for n, v in items.items()})
-            for place, question in enumerate(self.asked)
-        ]
+        records = []
+        for place, question in enumerate(self.asked):
+            record = item_record(
+                question, self.answers[place], {name: of[place] for name, of in items.items()}
+            )
+            losses, counts = zip(*(self.nll[pair] for pair in question.pairs), strict=True)
+            record["sums"] = {
+                "negative_log_likelihood": reported_value(math.fsum(losses)),
+                "target_tokens": sum(counts),
+            }
+            records.append(record)
         files["jsonl"] = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
         return files
 

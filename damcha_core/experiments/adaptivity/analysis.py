@@ -9,7 +9,7 @@ from torch import nn
 
 from damcha_core.attention.damcha import DamchaAttention
 from damcha_core.config.identity import config_hash
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.errors import UsageError
 from damcha_core.experiments.adaptivity.attention_watch import AttentionWatch
 from damcha_core.experiments.adaptivity.record import layer_records, reported

@@ -12,6 +12,7 @@ import numpy as np
 
 from damcha_core.evaluate.text.caption_bleu import caption_bleu
 from damcha_core.evaluate.text.caption_tokens import tokenise_items
+from damcha_core.evaluate.text.perplexity import perplexity
 from damcha_core.evaluate.text.sacrebleu_scores import NAMES as SACREBLEU_NAMES
 from damcha_core.evaluate.text.sacrebleu_scores import sacrebleu_score
 from damcha_core.evaluate.text.text_score import ItemSums, TextScore, mean_score, means
@@ -21,6 +22,9 @@ POOLED = {
     "masked_mean_absolute_error": ("masked_absolute_error", "hidden_values"),
 }
 """Metrics that are a sum over all items divided by another one, and the names of the two."""
+
+PERPLEXITY = ("negative_log_likelihood", "target_tokens")
+"""Sums of an item whose quotient is the exponent of the perplexity."""
 
 TOLERANCE = 1e-6
 """Relative difference allowed between a stated score and the one made of the items, which are
@@ -87,6 +91,9 @@ class ItemRecords:
             return _corpus_score(metric, hypotheses, references)
         if metric in POOLED and all("sums" in record for record in records):
             return _pooled([record["sums"] for record in records], *POOLED[metric])
+        if metric == "perplexity" and all("sums" in record for record in records):
+            sums = [record["sums"] for record in records]
+            return perplexity(*([of_item[key] for of_item in sums] for key in PERPLEXITY))
         if not all(metric in record["scores"] for record in records):
             raise NoItemScores("the items kept hold nothing that it could be made of")
         values = [record["scores"][metric] for record in records]

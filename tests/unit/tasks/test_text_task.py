@@ -14,6 +14,8 @@ from damcha_core.data.loader import make_loader
 from damcha_core.errors import DataError, UsageError
 from damcha_core.tasks.build import build_task
 from damcha_core.tasks.text_task import TOKENIZER, TextFacts, TextTask
+from damcha_core.train.learner import Learner
+from damcha_core.train.precision import Precision
 
 
 @pytest.fixture
@@ -87,6 +89,31 @@ def test_the_source_is_read_and_not_learnt(task: Callable[..., TextTask]) -> Non
         batch["scored"], batch["next_tokens"], torch.randint(0, 300, batch["tokens"].shape)
     )
     assert torch.equal(one.loss(model, batch).total, one.loss(model, other).total)
+
+
+def test_an_update_is_the_same_in_any_number_of_micro_batches(
+    task: Callable[..., TextTask],
+) -> None:
+    """Eight pairs of very different length at once, or as 4 x 2, or as 2 x 4."""
+    one = task(**{"model.dropout": 0.0, "train.horizon_steps": 9, "train.precision": "float64"})
+    dataset = one.dataset("train", training=True)
+    ids = [0, 4, 10, 9, 5, 14, 1, 19]
+    gradients = []
+    for size in (8, 4, 2):
+        precision = Precision("float64", torch.device("cpu"))
+        torch.manual_seed(0)
+        learner = Learner(one, one.build_model(), settings=one.config.train, precision=precision)
+        batches = [
+            dataset.__getitems__([(0, i) for i in ids[start : start + size]])
+            for start in range(0, 8, size)
+        ]
+        update = learner.update(batches, step=1, dropout_seed=0)
+        weights = torch.cat([p.detach().flatten() for p in learner.model.parameters()])
+        gradients.append((update.loss, update.grad_norm, weights))
+    for loss, norm, weights in gradients[1:]:
+        assert math.isclose(loss, gradients[0][0], rel_tol=1e-12)
+        assert math.isclose(norm, gradients[0][1], rel_tol=1e-10)
+        assert torch.allclose(weights, gradients[0][2], rtol=0, atol=1e-9)
 
 
 def test_sizes_count_real_tokens(task: Callable[..., TextTask]) -> None:

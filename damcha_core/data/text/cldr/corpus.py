@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.randomness import stream_key
-from damcha_core.data.text.cldr.draws import Draws
 from damcha_core.data.text.cldr.phrase import Phrase
 from damcha_core.data.text.cldr.slots import SLOTS
 from damcha_core.data.text.cldr.templates import TEMPLATES, Template
+from damcha_core.data.text.draws import Draws
 
 SIZES: Mapping[str, int] = {"train": 28_000, "valid": 500, "test": 1_000, "unseen": 1_000}
 """Phrases in each split."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import babel
 import babel.core
 
-from damcha_core.data.image_data import Notify, no_notice
+from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.cldr.corpus import phrases
 from damcha_core.data.text.pairs import ListedPairs, TextData
 from damcha_core.errors import UsageError

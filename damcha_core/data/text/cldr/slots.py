@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import partial
 
 from damcha_core.data.text.cldr import items, rendering
-from damcha_core.data.text.cldr.draws import Draws
+from damcha_core.data.text.draws import Draws
 
 FIRST_YEAR, LAST_YEAR = 1990, 2029
 _MAY = 5

@@ -10,9 +10,9 @@ import pytest
 
 from damcha_core.data.randomness import generator
 from damcha_core.data.text.cldr import items, rendering
-from damcha_core.data.text.cldr.draws import Draws
 from damcha_core.data.text.cldr.slots import SLOTS
 from damcha_core.data.text.cldr.templates import TEMPLATES
+from damcha_core.data.text.draws import Draws
 
 MOMENT = datetime(2024, 3, 5, 15, 5)
 NBSP = "\u00a0"

@@ -20,16 +20,16 @@ CONCEPTS = [
 def test_each_pair_of_a_translation_is_a_question():
     pairs = [("one", "eins"), ("two", "zwei"), ("one", "ein")]
     assert questions(pairs, grouped=False) == [
-        Question("one", ("eins",), 0),
-        Question("two", ("zwei",), 1),
-        Question("one", ("ein",), 2),
+        Question("one", ("eins",), (0,)),
+        Question("two", ("zwei",), (1,)),
+        Question("one", ("ein",), (2,)),
     ]
 
 
 def test_pairs_of_one_concept_set_are_one_question_wherever_they_stand():
     assert questions(CONCEPTS, grouped=True) == [
-        Question("dog ball", tuple(CONCEPTS[place][1] for place in (0, 2, 3)), 0),
-        Question("cat", ("A cat sleeps.", "The cat is here."), 1),
+        Question("dog ball", tuple(CONCEPTS[place][1] for place in (0, 2, 3)), (0, 2, 3)),
+        Question("cat", ("A cat sleeps.", "The cat is here."), (1, 4)),
     ]
 
 

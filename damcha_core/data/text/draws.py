@@ -1,4 +1,4 @@
-"""A stream of random choices for making phrases."""
+"""A stream of random choices for making texts, the same on every machine and with every NumPy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class Draws:
 
     Args:
         purpose: what the stream is for; another purpose is another stream.
+        numbers: whole numbers that the stream depends on as well.
     """
 
-    def __init__(self, purpose: str) -> None:
-        self._philox = generator(purpose).bit_generator
+    def __init__(self, purpose: str, *numbers: int) -> None:
+        self._philox = generator(purpose, *numbers).bit_generator
         self._block: list[int] = []
         self._bounds: dict[int, list[int]] = {}
 
@@ -35,6 +36,10 @@ class Draws:
             self._block = self._philox.random_raw(_BLOCK).tolist()
             self._block.reverse()
         return self._block.pop() % n
+
+    def percent(self, share: int) -> bool:
+        """True in so many of a hundred cases."""
+        return self.below(100) < share
 
     def pick(self, choices: Sequence[T]) -> T:
         """One of the choices, all alike."""
@@ -49,3 +54,20 @@ class Draws:
             )
         bounds = self._bounds[n]
         return choices[bisect_right(bounds, self.below(bounds[-1]))]
+
+    def weighted(self, items: Sequence[T], weights: Sequence[int]) -> T:
+        """One of the items, each as often as its weight says."""
+        place = self.below(sum(weights))
+        for item, weight in zip(items, weights, strict=True):
+            place -= weight
+            if place < 0:
+                return item
+        raise AssertionError("the weights do not add up to their sum")
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """The items in another order."""
+        result = list(items)
+        for i in range(len(result) - 1, 0, -1):
+            j = self.below(i + 1)
+            result[i], result[j] = result[j], result[i]
+        return result
