@@ -24,13 +24,15 @@ def open_lines(file: Path | None, texts: Sequence[str] | None) -> Iterator[Itera
         texts: lines from the command line; none or empty: not given.
 
     Raises:
-        UsageError: a text from the command line holds a line break.
+        UsageError: a text from the command line holds a line break or is not UTF-8.
         DataError: the file cannot be read, or a line is not UTF-8.
     """
     if texts:
         for text in texts:
             if "\n" in text:
                 raise UsageError("--text holds a line break: give --text once a line")
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise UsageError("--text is not UTF-8: set the terminal to UTF-8, or give a file")
         yield iter(texts)
         return
     if file is None:

@@ -35,17 +35,15 @@ def evaluate(
     """
     from damcha_cli.output import notice, print_json, print_pairs, say
     from damcha_cli.report import print_scores, title
-    from damcha_core.errors import DiskError
     from damcha_core.train.trained_run import load_run
 
     flags = {"run.device": device, "eval.split": split, "eval.batch_size": batch_size}
     trained = load_run(run, checkpoint=checkpoint, sets=sets or [], flags=flags)
     split = trained.config.eval.split
     evaluation, record = trained.evaluate(split, notify=lambda line: notice(f"note: {line}"))
-    try:
-        trained.folder.keep_samples(split, evaluation.files)
-    except DiskError as error:  # a run may be read where it cannot be written
-        notice(f"note: samples/ is not written: {error}")
+    reason = trained.keep_samples(evaluation)
+    if reason:
+        notice(f"note: samples/ is left as it is: {reason}")
     if as_json:
         print_json(record)
         return

@@ -82,7 +82,7 @@ def generate(
     trained = load_run(run, checkpoint=checkpoint, sets=sets or [], flags=flags)
     wanted = trained.config.eval
     settings = SearchSettings(
-        beam=1 if temperature else wanted.beam,
+        beam=1 if temperature and beam is None else wanted.beam,
         n_best=n_best,
         length_penalty=wanted.length_penalty,
         min_new_tokens=min_new_tokens,

@@ -119,6 +119,10 @@ class ImageTask(Task):
         split: ImageSplit = getattr(self.data, name)
         return split
 
+    def content_hash(self, split: str) -> str:
+        """sha256 of pictures and classes of a split."""
+        return self.split(split).content_hash
+
     def read_facts(self) -> ImageFacts:
         """Channels, side and classes, and sizes and content of the splits."""
         train = self.split("train")

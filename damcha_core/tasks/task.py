@@ -54,6 +54,8 @@ class TaskFacts(ABC):
 
     samples: dict[str, int]
     """Number of samples of each split."""
+    content: dict[str, str]
+    """sha256 of each split; empty in runs that an earlier version started."""
 
     @property
     @abstractmethod
@@ -148,10 +150,22 @@ class Task(ABC):
         """The content of each of asset_names, made from the data where no run kept them."""
         return {}
 
-    @property
-    def origin(self) -> dict[str, str]:
-        """What the data were made from, by name; it is stated beside every score."""
+    def content_hash(self, split: str) -> str:
+        """sha256 of a split as it is now; empty where that is not known."""
+        return ""
+
+    def has_changed(self, split: str) -> bool:
+        """Whether a split is not the one that the run was started with."""
+        stored, present = self.facts.content.get(split, ""), self.content_hash(split)
+        return bool(stored and present) and stored != present
+
+    def origin(self, split: str) -> dict[str, str]:
+        """What a split is made from, by name; it is stated beside its scores."""
         return {}
+
+    def split_notices(self, split: str) -> tuple[str, ...]:
+        """Plain lines about one split that a reader of its scores should see."""
+        return ()
 
     @property
     @abstractmethod

@@ -5,7 +5,6 @@ Shape suffixes: B pairs, N tokens, T scored tokens, V vocabulary.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -68,9 +67,12 @@ class TextFacts(TaskFacts):
         """The inverse of to_mapping.
 
         Raises:
-            TypeError: keys are missing or unknown, or a value is of another type.
+            KeyError: there is no vocab_size.
+            TypeError: a key is unknown, or a value is of another type.
             ValueError: a number is below 1.
         """
+        if "vocab_size" not in mapping:
+            raise KeyError("vocab_size")
         facts = cls(**mapping)
         for table, kind in ((facts.samples, int), (facts.content, str), (facts.origin, str)):
             if not isinstance(table, dict):
@@ -140,11 +142,18 @@ class TextTask(Task):
         """The tokenizer's model."""
         return {TOKENIZER: self.tokenizer.model}
 
-    @property
-    def origin(self) -> dict[str, str]:
-        """What the texts were made from, with a hash over all of them."""
-        content = "".join(f"{split}:{digest}\n" for split, digest in self.facts.content.items())
-        return {**self.facts.origin, "sha256": hashlib.sha256(content.encode()).hexdigest()}
+    def content_hash(self, split: str) -> str:
+        """sha256 of the texts of a split, all its pairs."""
+        return self.data.split(split).content_hash
+
+    def origin(self, split: str) -> dict[str, str]:
+        """What the texts of a split are made from as they are now, with their hash."""
+        return {**self.data.origin, "sha256": self.content_hash(split)}
+
+    def split_notices(self, split: str) -> tuple[str, ...]:
+        """What was left out or cut, and whether the encoded texts could be kept."""
+        lines = self.pairs(split).notices(self.data.split(split).name)
+        return (*lines, *self.cache.notices)
 
     @cached_property
     def _encoded(self) -> dict[str, EncodedPairs]:
@@ -192,10 +201,10 @@ class TextTask(Task):
     @property
     def notices(self) -> tuple[str, ...]:
         """What was left out, cut or shrunk."""
-        lines = [*self.data.notices, *self.cache.notices, *self.trained_tokenizer.notices]
+        lines = [*self.data.notices, *self.trained_tokenizer.notices]
         for name, source in self.data.splits.items():
             lines += self.pairs(name).notices(source.name)
-        return tuple(lines)
+        return (*lines, *self.cache.notices)  # the cache knows only now whether it can be written
 
     def read_facts(self) -> TextFacts:
         """Size of the vocabulary, and sizes and content of the splits."""

@@ -133,7 +133,7 @@ def resume(
             name, checkpoint = found
             state = stored_position(folder.checkpoints.folder / name, checkpoint)
             if _is_complete(state, config):
-                return _completed(folder, config, state, name, observer)
+                return _completed(folder, config, state, name)
         learner = build_learner(config, task, device)
         if found is None:
             observer.notice(f"{path}: no checkpoint was saved yet; starting from step 0")
@@ -192,26 +192,25 @@ def _train(
             steps=max(0, total_steps(config, task) - state.step),
         )
     )
+    evaluator = build_evaluator(task)
+    for line in evaluator.notices():
+        observer.notice(line)
     trainer = Trainer(
         config,
         task=task,
         learner=learner,
-        evaluator=build_evaluator(task),
+        evaluator=evaluator,
         folder=folder,
         state=state,
     )
     with StopRequest() as stop:
         trainer.run(observer, stop)
-    result = _write_result(folder, config, state, resumed_from, observer)
+    result = _write_result(folder, config, state, resumed_from)
     return RunOutcome(folder.path, result, resumed_from, state.ended)
 
 
 def _write_result(
-    folder: RunFolder,
-    config: RunConfig,
-    state: TrainState,
-    resumed_from: str,
-    observer: Observer,
+    folder: RunFolder, config: RunConfig, state: TrainState, resumed_from: str
 ) -> dict[str, Any]:
     """Score `best` on the validation split and write result.json."""
     # Without a single finite score there is no best.
@@ -223,7 +222,7 @@ def _write_result(
         "data.workers": config.data.workers,
     }
     best = load_run(folder.path, checkpoint=which, flags=where)
-    evaluation, record = best.evaluate("valid", notify=observer.notice)
+    evaluation, record = best.evaluate("valid")  # what it lacks was said at the start
     folder.keep_samples("valid", evaluation.files)
     record |= {
         "parameters": sum(p.numel() for p in best.model.parameters()),
@@ -261,12 +260,10 @@ def _is_complete(state: TrainState, config: RunConfig) -> bool:
     return bool(state.ended)
 
 
-def _completed(
-    folder: RunFolder, config: RunConfig, state: TrainState, name: str, observer: Observer
-) -> RunOutcome:
+def _completed(folder: RunFolder, config: RunConfig, state: TrainState, name: str) -> RunOutcome:
     # Stopped between the last checkpoint and its result, there is none or that of an earlier end.
     if not _has_result(folder, state):
-        _write_result(folder, config, state, folder.resumed_from(), observer)
+        _write_result(folder, config, state, folder.resumed_from())
     return RunOutcome(folder.path, folder.read_result(), name, state.ended, already_complete=True)
 
 

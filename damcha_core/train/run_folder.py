@@ -208,7 +208,9 @@ class RunFolder:
         """
         try:
             return kind.from_mapping(self._read_json(self.facts_file))
-        except (KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            raise CheckpointError(f"{self.facts_file}: damaged: it has no {error}") from error
+        except (TypeError, ValueError) as error:
             raise CheckpointError(f"{self.facts_file}: damaged: {error}") from error
 
     def read_assets(self, names: Iterable[str]) -> dict[str, bytes]:

@@ -59,6 +59,8 @@ class TrainState:
                 raise ValueError(f"{count} where a number of at least 0 belongs")
         if best.value is not None and type(best.value) is not float:
             raise TypeError(f"{best.value!r} where a score belongs")
+        if best.loss is not None and type(best.loss) is not float:
+            raise TypeError(f"{best.loss!r} where a loss belongs")
         if state.ended not in ENDINGS:
             raise ValueError(f"{state.ended!r} is no way for a run to end")
         return state

@@ -16,7 +16,7 @@ from damcha_core.config.identity import differing_keys
 from damcha_core.config.resolve import config_from_run
 from damcha_core.config.schema import RunConfig
 from damcha_core.decoding.search_settings import SearchSettings
-from damcha_core.errors import CheckpointError, UsageError
+from damcha_core.errors import CheckpointError, DamchaError, DiskError, UsageError
 from damcha_core.evaluate.evaluator import Evaluation, build_evaluator, reporting_model
 from damcha_core.evaluate.text.generation import Answer, TextGenerator
 from damcha_core.models.conditional_lm import ConditionalLM
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from damcha_core.evaluate.restoration import Restoration
 
 WINDOW_BATCHES = 16
-"""Lines are read this many batches ahead, so that those of like length can go together."""
+"""Lines are read this many batches ahead, so that those of like length can go together; with a
+batch size of 1 each line is answered before the next one is read."""
 
 EVALUATION_MAY_CHANGE = (
     "run.device",
@@ -92,7 +93,8 @@ class TrainedRun:
 
         Args:
             split: "train", "valid", "test", or what else the task has.
-            notify: told, before the work starts, what the report will lack.
+            notify: told, before the work starts, what the report will lack, and whether the split
+                is another one than that of the training.
 
         Returns:
             The scores, and the record for result.json.
@@ -103,7 +105,7 @@ class TrainedRun:
             OutOfMemoryError: the batch does not fit.
         """
         evaluator = build_evaluator(self.task)
-        for line in evaluator.notices():
+        for line in (*evaluator.notices(), *self._split_notices(split)):
             notify(line)
         with memory_errors():
             evaluation = evaluator.evaluate(
@@ -118,9 +120,34 @@ class TrainedRun:
     def record(self, evaluation: Evaluation) -> dict[str, Any]:
         """The record of an evaluation of this run, as result.json holds it."""
         name = self.folder.path.resolve().name
-        return result_record(
-            self.stored, evaluation, run=name, step=self.step, origin=self.task.origin
-        )
+        known = evaluation.split in self.task.row.splits  # not so for given pictures
+        origin = self.task.origin(evaluation.split) if known else {}
+        return result_record(self.stored, evaluation, run=name, step=self.step, origin=origin)
+
+    def _split_notices(self, split: str) -> list[str]:
+        lines = list(self.task.split_notices(split))
+        if self.task.has_changed(split):
+            lines.append(
+                f"the {split} split is not the one that the run was started with: its sha256 "
+                f"begins with {self.task.content_hash(split)[:8]}, then "
+                f"{self.task.facts.content[split][:8]}"
+            )
+        return lines
+
+    def keep_samples(self, evaluation: Evaluation) -> str:
+        """Keep what the model made of a split in the run folder, if it may be kept.
+
+        Returns:
+            Why it was not kept: the data are not the run's own, or the folder cannot be written.
+            Empty: it was.
+        """
+        if self.task.has_changed(evaluation.split):
+            return "the data are not those of the run"
+        try:
+            self.folder.keep_samples(evaluation.split, evaluation.files)
+        except DiskError as error:  # a run may be read where it cannot be written
+            return str(error).partition("\n")[0]
+        return ""
 
     def reconstruction_task(self) -> ReconstructionTask:
         """The task, where it is one that hides patches and paints them.
@@ -187,11 +214,20 @@ class TrainedRun:
             batch_size=batch_size,
             place_concepts=place_concepts,
         )
-        unread = iter(lines)
-        while window := list(islice(unread, WINDOW_BATCHES * batch_size)):
+        n_window = 1 if batch_size == 1 else WINDOW_BATCHES * batch_size
+        unread, stopped = iter(lines), None
+        while stopped is None:
+            window: list[str] = []
+            try:
+                window.extend(islice(unread, n_window))
+            except DamchaError as error:  # what came before the line at fault is answered first
+                stopped = error
+            if not window and stopped is None:
+                return
             with memory_errors():
                 answers = generator.answers(window)
             yield from answers
+        raise stopped
 
     def reconstruct(
         self, images: Sequence[Path], *, split: str = "", count: int = 8

@@ -147,7 +147,7 @@ class Trainer:
         train, state = self.config.train, self.state
         main = self.task.row.metrics[0]
         value = evaluation.metrics[main.name].value
-        improved = state.best.update(value, state.step, better=main.better)
+        improved = state.best.update(value, state.step, better=main.better, loss=evaluation.loss)
         if self._epoch_is_consumed():
             state.epoch, state.consumed = state.epoch + 1, 0
         if self._max_steps_reached():

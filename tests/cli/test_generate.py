@@ -125,6 +125,8 @@ def test_sampling_is_repeatable_and_its_seed_counts(text_run: Path) -> None:
         (("--place-concepts",), ("--place-concepts", "concepts or commongen")),
         (("--set", "model.d_model=8"), ("model.d_model", "cannot change")),
         (("--text", "a\nb"), ("line break",)),
+        (("--text", "a\udcff"), ("not UTF-8",)),
+        (("--temperature", 1, "--beam", 4), ("temperature", "draws one text")),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_what_can(

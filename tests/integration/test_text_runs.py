@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tiny_texts import SETTINGS, number_pairs, text_config, write_wmt
 
 from damcha_core.decoding.search_settings import SearchSettings
 from damcha_core.errors import CheckpointError, DataError
+from damcha_core.evaluate.text.generation import Answer
 from damcha_core.train.run import start
 from damcha_core.train.trained_run import load_run
 
@@ -185,6 +187,79 @@ def test_changed_texts_stop_a_resume(corpus: Path, tmp_path: Path) -> None:
     file.write_text(file.read_text(encoding="utf-8").replace("eins", "ein"), encoding="utf-8")
     with pytest.raises(DataError, match="the data changed since the run started"):
         go_on(tmp_path / "run", **{"train.stop_after_epochs": 0})
+
+
+def test_scores_of_other_data_say_so_and_leave_the_samples(
+    run: Path, corpus: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    shutil.copytree(corpus, tmp_path / "data")
+    file = tmp_path / "data" / "valid.de"
+    file.write_text(file.read_text(encoding="utf-8").replace("eins", "ein"), encoding="utf-8")
+    kept = (tmp_path / "run" / "samples" / "valid.ref").read_bytes()
+    records, notes = [], []
+    for root in (corpus, tmp_path / "data"):
+        trained = load_run(tmp_path / "run", flags={"data.root": str(root)})
+        told: list[str] = []
+        evaluation, record = trained.evaluate("valid", notify=told.append)
+        notes.append((told, trained.keep_samples(evaluation)))
+        records.append(record)
+    assert notes[0] == ([], "")
+    assert "is not the one that the run was started with" in notes[1][0][-1]
+    assert notes[1][1] == "the data are not those of the run"
+    assert records[0]["details"]["data"] != records[1]["details"]["data"]
+    assert records[0]["config_hash"] == records[1]["config_hash"]
+    assert (tmp_path / "run" / "samples" / "valid.ref").read_bytes() == kept
+
+
+def test_a_record_says_how_its_texts_were_made(run: Path) -> None:
+    changes = {"eval.beam": 3, "eval.length_penalty": 0.0, "eval.max_new_tokens": 5}
+    _, record = load_run(run, flags=changes).evaluate("valid")
+    details = record["details"]
+    assert (details["beam"], details["length_penalty"], details["max_new_tokens"]) == (3, 0.0, 5)
+
+
+def test_a_cache_that_cannot_be_written_is_told_by_train_and_eval(
+    corpus: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DAMCHA_CACHE", str(tmp_path / "file" / "cache"))
+    watcher = Recorder()
+    start(text_config(corpus, tmp_path / "out", **{"train.max_steps": 1}), watcher)
+    assert any("cannot be written" in line for line in watcher.notices)
+    told: list[str] = []
+    load_run(run).evaluate("valid", notify=told.append)
+    assert any("cannot be written" in line for line in told)
+
+
+def test_lines_are_answered_as_they_come_and_before_one_at_fault(run: Path) -> None:
+    trained = load_run(run)
+    read: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in ("one", "two", "three"):
+            read.append(line)
+            yield line
+        raise DataError("line 4 is not UTF-8")
+
+    settings = SearchSettings(max_new_tokens=4)
+    answers = trained.generate(lines(), settings, batch_size=1)
+    next(answers)
+    assert read == ["one"]
+    assert answers_until_the_error(answers) == 2
+    assert answers_until_the_error(trained.generate(lines(), settings, batch_size=64)) == 3
+
+
+def answers_until_the_error(answers: Iterator[Answer]) -> int:
+    """How many answers come before the line at fault is reported."""
+    n_answers = 0
+    try:
+        for _ in answers:
+            n_answers += 1
+    except DataError as error:
+        assert "line 4" in str(error)  # noqa: PT017 (what came before it is what is counted)
+        return n_answers
+    raise AssertionError("the line at fault was not reported")
 
 
 @pytest.mark.slow

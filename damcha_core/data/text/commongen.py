@@ -78,7 +78,7 @@ def _find_folder(root: Path) -> Path:
         missing = min(missing or lacking, lacking, key=len)
     where = " and ".join(printable_name(place.absolute()) for place in places)
     raise DataError(
-        f"CommonGen: {', '.join(missing)} were looked for in {where} and are not there. Get the "
+        f"CommonGen: {', '.join(missing)}: looked for in {where}, not found. Get the "
         "official files (https://inklab.usc.edu/CommonGen) and put "
         "commongen.{train,dev,test}.{src_alpha,tgt}.txt into "
         f"{printable_name(places[-1].absolute())}, or point data.root or DAMCHA_DATA at the folder "

@@ -55,6 +55,7 @@ def load_wmt(
     folder = _find_folder(root, languages)
     splits: dict[str, FilePairs] = {}
     absent: dict[str, str] = {}
+    halves: list[str] = []
     for split in _NAMES:
         paths = _find_split(folder, split, languages)
         missing = [path.name for path in paths if not os.path.lexists(path)]
@@ -62,12 +63,13 @@ def load_wmt(
             splits[split] = FilePairs(*paths, notify=notify)
         elif split == "test":
             absent[split] = (
-                f"{_listed(missing)} was looked for in {printable_name(folder.absolute())} and "
-                "is not there"
+                f"{_listed(missing)}: looked for in {printable_name(folder.absolute())}, not found"
             )
+            if len(missing) == 1:
+                halves.append(f"there is no test split: {absent[split]}")
         else:
             raise DataError(_missing(folder, missing, languages))
-    return TextData(splits, absent=absent, notices=_suspicions(splits))
+    return TextData(splits, absent=absent, notices=[*halves, *_suspicions(splits)])
 
 
 def _check_languages(languages: tuple[str, str]) -> None:
@@ -96,8 +98,7 @@ def _find_folder(root: Path, languages: tuple[str, str]) -> Path:
     others = sorted({name for place in places for name in _training_files(place)})
     there = f" (there are {_listed(others)})" if others else ""
     raise DataError(
-        f"wmt: {wanted} were looked for in {where} and are not there{there}. "
-        f"{_advice(root, languages)}"
+        f"wmt: {wanted}: looked for in {where}, not found{there}. {_advice(root, languages)}"
     )
 
 

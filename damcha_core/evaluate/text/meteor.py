@@ -26,8 +26,7 @@ WORDNET_PLACES = ("corpora/wordnet", "corpora/wordnet.zip/wordnet/")
 WORDNET_REMEDY = (
     "Put WordNet 3.0 there as corpora/wordnet and name the folder above corpora in NLTK_DATA "
     "(where the network allows: python -m nltk.downloader wordnet; on Debian: the packages "
-    "wordnet-base and wordnet-sense-index, and the file lexnames), or choose meteor_nosyn, which "
-    "matches words and stems alone."
+    "wordnet-base and wordnet-sense-index, and the file lexnames)."
 )
 
 WORDNET_MISSING = (

@@ -106,6 +106,7 @@ class TextEvaluator(Evaluator):
     def result(self, split: str) -> Evaluation:
         """Scores of everything since prepare."""
         scores = {**self.text_scores(), "perplexity": self._perplexity()}
+        wanted = self.task.config.eval
         n_scored = sum(count for _, count in self.nll.values())
         loss = sum(nll for nll, _ in self.nll.values()) / n_scored
         details: dict[str, Any] = {
@@ -114,8 +115,14 @@ class TextEvaluator(Evaluator):
             "texts": len(self.asked),
             "cut_texts": sum(answer.best.cut for answer in self.answers.values()),
             "cut_sources": sum(answer.source_cut for answer in self.answers.values()),
-            "beam": self.task.config.eval.beam if self.for_report else 1,
+            "beam": wanted.beam if self.for_report else 1,
+            "length_penalty": wanted.length_penalty,
+            "max_new_tokens": wanted.max_new_tokens,
         }
+        if scores["perplexity"].value == math.inf:
+            details["notices"].append(
+                f"the perplexity is infinite: the mean loss is {loss:.6g} nats a token"
+            )
         details |= self.further_details()  # before the floors are scored in the same way
         floors = self.floors() if self.for_report else {}
         return Evaluation(
@@ -191,7 +198,10 @@ def metric_value(score: TextScore | None, *, unit: str, better: str, interval: b
         return MetricValue(None, unit, 0, better)
     if interval:
         score = with_interval(score)
-    return MetricValue(score.value, unit, score.n, better, score.interval)
+    ends = score.interval
+    if ends is not None and not all(math.isfinite(end) for end in ends):
+        ends = None
+    return MetricValue(score.value, unit, score.n, better, ends)
 
 
 def target_losses(model: ConditionalLM, batch: Batch) -> list[float]:

@@ -130,7 +130,8 @@ def test_facts_come_back_and_say_what_the_texts_were(task: Callable[..., TextTas
     assert facts.vocab_size == one.tokenizer.vocab_size
     assert TextFacts.from_mapping(facts.to_mapping()) == facts
     assert set(facts.content) == {"train", "valid", "test"}
-    assert len(one.origin["sha256"]) == 64
+    assert one.origin("valid") == {"sha256": facts.content["valid"]}
+    assert not one.has_changed("valid")
     assert "train 80 pairs (sha256 " in facts.summary
 
 

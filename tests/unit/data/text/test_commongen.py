@@ -64,7 +64,12 @@ def test_nothing_there_says_where_and_what_runs_today(tmp_path):
     with pytest.raises(DataError) as caught:
         load_commongen(root=tmp_path / "none")
     said = str(caught.value)
-    for part in ("commongen.train.src_alpha.txt", "none and ", "none/commongen ", "DAMCHA_DATA"):
+    for part in (
+        "commongen.train.src_alpha.txt",
+        "none and ",
+        "none/commongen, not found",
+        "DAMCHA_DATA",
+    ):
         assert part in said
     assert said.endswith("\nThis runs today, on built-in data: damcha train --task concepts")
     assert said.count("\n") == 1
@@ -73,7 +78,7 @@ def test_nothing_there_says_where_and_what_runs_today(tmp_path):
 def test_only_what_is_missing_is_named(tmp_path):
     fill(tmp_path / "commongen")
     (tmp_path / "commongen" / "commongen.dev.tgt.txt").unlink()
-    with pytest.raises(DataError, match=r"^CommonGen: commongen\.dev\.tgt\.txt were looked for"):
+    with pytest.raises(DataError, match=r"^CommonGen: commongen\.dev\.tgt\.txt: looked for"):
         load_commongen(root=tmp_path)
 
 

@@ -69,7 +69,13 @@ def test_names_are_never_mixed_within_a_split(tmp_path):
 
 def test_nothing_there_says_where_and_what_runs_today(tmp_path):
     said = message(DataError, root=tmp_path / "none")
-    for part in ("train.en and train.de", "none, ", "none/wmt14 and ", "none/wmt ", "DAMCHA_DATA"):
+    for part in (
+        "train.en and train.de",
+        "none, ",
+        "none/wmt14 and ",
+        "none/wmt, not found",
+        "DAMCHA_DATA",
+    ):
         assert part in said
     assert said.endswith("\nThis runs today, on built-in data: damcha train --task cldr")
     assert said.count("\n") == 1
@@ -89,8 +95,8 @@ def test_missing_valid_is_refused_and_missing_test_noted(tmp_path):
     fill(tmp_path, names=("valid",))
     fill(tmp_path, names=("test",), languages=("en",))
     data = load_wmt(root=tmp_path)
-    assert "test.de was looked for in" in data.absent["test"]
-    with pytest.raises(UsageError, match=r"test\.de was looked for"):
+    assert "test.de: looked for in" in data.absent["test"]
+    with pytest.raises(UsageError, match=r"test\.de: looked for"):
         data.split("test")
 
 
