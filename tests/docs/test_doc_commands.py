@@ -17,6 +17,7 @@ SHORTER = (
     ("--resume", ()),
     ("stop_after_epochs", ("--set", "train.batch_size=650")),
     ("--dry-run", ()),
+    ("suite run", ("--only", "digits-damcha-*", "--set", "train.max_steps=2")),
     (
         "damcha train",
         (
