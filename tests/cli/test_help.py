@@ -49,7 +49,7 @@ def test_help_and_a_mistyped_line_import_nothing_heavy(arguments, code, banned) 
 def test_the_commands_are_listed() -> None:
     commands = damcha("--help").done().out.partition("Commands:")[2]
     listed = re.findall(r"^  ([a-z-]+) ", commands, flags=re.MULTILINE)
-    assert listed == ["train", "eval", "generate", "reconstruct", "suite", "export-results"]
+    assert listed == ["train", "eval", "generate", "reconstruct", "export-results", "suite"]
 
 
 def test_the_options_of_the_design_are_there() -> None:
