@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
 
 from damcha_core.errors import DamchaError
-
-WATCHED = (signal.SIGINT, signal.SIGTERM)
+from damcha_core.train.signals import SignalWatch
 
 
 class Stopped(DamchaError):  # noqa: N818 (being asked to stop is no error)
     """No child is started any more."""
 
 
-class ChildProcesses:
+class ChildProcesses(SignalWatch):
     """Context in which SIGINT and SIGTERM are handed on to all children as SIGTERM.
 
     The children have sessions of their own, so a Ctrl-C in a terminal reaches them once, through
@@ -29,11 +26,10 @@ class ChildProcesses:
     """
 
     def __init__(self) -> None:
-        self.signal_number = 0
+        super().__init__()
         self.stopping = threading.Event()
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self._starting = threading.Lock()
-        self._previous: dict[signal.Signals, Any] = {}
 
     def run(
         self,
@@ -87,23 +83,8 @@ class ChildProcesses:
             child.terminate()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        self.signal_number = self.signal_number or number
+        super()._handle(number, _frame)
         self.stop()
-
-    def __enter__(self) -> ChildProcesses:
-        # Only the main thread may set handlers; a study inside another thread has none.
-        if threading.current_thread() is threading.main_thread():
-            self._previous = {s: signal.signal(s, self._handle) for s in WATCHED}
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        for watched, handler in self._previous.items():
-            signal.signal(watched, handler)
 
 
 def child_environment(source: Path, threads: int) -> dict[str, str]:

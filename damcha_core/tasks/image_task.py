@@ -42,7 +42,7 @@ class ImageFacts(TaskFacts):
         ]
         return ", ".join([*sizes, f"{len(self.class_names)} classes"])
 
-    def describe_same_data(self, present: ImageFacts) -> bool:
+    def is_same_data(self, present: ImageFacts) -> bool:
         """Whether all is equal, the hashes only where both have them."""
         if not (self.content and present.content):
             return replace(self, content={}) == replace(present, content={})

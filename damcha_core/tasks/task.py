@@ -62,8 +62,8 @@ class TaskFacts(ABC):
     def summary(self) -> str:
         """The data in a few words, for a message about data that changed."""
 
-    def describe_same_data(self, present: Self) -> bool:
-        """Whether data with these other facts can be the data that these are of."""
+    def is_same_data(self, present: Self) -> bool:
+        """Whether these other facts can be of the same data."""
         return self == present
 
     @abstractmethod

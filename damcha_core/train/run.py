@@ -299,7 +299,7 @@ def _data_kept(
 
 def _require_same_data(task: Task, folder: RunFolder) -> None:
     stored, present = task.facts, task.read_facts()
-    if not stored.describe_same_data(present):
+    if not stored.is_same_data(present):
         raise DataError(
             f"{folder.path}: the data changed since the run started: {present.summary} now, "
             f"{stored.summary} then; put the old data back or start a new run"

@@ -7,35 +7,30 @@ import os
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 
 
-class StopRequest:
-    """Context in which SIGINT and SIGTERM set a flag instead of ending the process.
+class SignalWatch:
+    """Context in which SIGINT and SIGTERM go to `_handle`; afterwards to whom they went before.
 
-    The handler does nothing else, so a checkpoint that is being written is finished first. A
-    second signal ends the process at once; the last complete checkpoint stays good.
+    Attributes:
+        signal_number: the first signal that came; 0: none.
     """
 
     def __init__(self) -> None:
         self.signal_number = 0
         self._previous: dict[signal.Signals, Any] = {}
 
-    def __bool__(self) -> bool:
-        return self.signal_number != 0
-
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal_number:
-            # Data workers ignore these signals and would outlive us by some seconds.
-            for worker in multiprocessing.active_children():
-                worker.kill()
-            os._exit(128 + number)
-        self.signal_number = number
+        self.signal_number = self.signal_number or number
 
-    def __enter__(self) -> StopRequest:
-        # Only the main thread may set handlers; a run inside another thread has none.
+    def __enter__(self) -> Self:
+        # Only the main thread may set handlers; work inside another thread has none.
         if threading.current_thread() is threading.main_thread():
             self._previous = {s: signal.signal(s, self._handle) for s in WATCHED}
         return self
@@ -48,3 +43,22 @@ class StopRequest:
     ) -> None:
         for watched, handler in self._previous.items():
             signal.signal(watched, handler)
+
+
+class StopRequest(SignalWatch):
+    """Context in which SIGINT and SIGTERM set a flag instead of ending the process.
+
+    The handler does nothing else, so a checkpoint that is being written is finished first. A
+    second signal ends the process at once; the last complete checkpoint stays good.
+    """
+
+    def __bool__(self) -> bool:
+        return self.signal_number != 0
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal_number:
+            # Data workers ignore these signals and would outlive us by some seconds.
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            os._exit(128 + number)
+        self.signal_number = number

@@ -94,10 +94,10 @@ def test_facts_of_an_earlier_version_have_no_hashes_and_still_serve():
     del stored["content"]
     old = ImageFacts.from_mapping(stored)
     assert old.content == {}
-    assert old.describe_same_data(facts)
-    assert facts.describe_same_data(facts)
-    assert not old.describe_same_data(replace(facts, samples={**facts.samples, "train": 44}))
-    assert not facts.describe_same_data(replace(facts, content={**facts.content, "test": "0"}))
+    assert old.is_same_data(facts)
+    assert facts.is_same_data(facts)
+    assert not old.is_same_data(replace(facts, samples={**facts.samples, "train": 44}))
+    assert not facts.is_same_data(replace(facts, content={**facts.content, "test": "0"}))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_one_changed_pixel_or_label_is_noticed(changed):
     task.data = replace(task.data, valid=changed(split))
     after = task.read_facts()
     assert after.samples == before.samples
-    assert not before.describe_same_data(after)
+    assert not before.is_same_data(after)
     assert after.content["train"] == before.content["train"]
     assert f"valid 5 pictures (sha256 {after.content['valid'][:8]})" in after.summary
     assert split.content_hash == replace(split, names=("a",) * 5).content_hash
