@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from damcha_core.experiments.export.table import Column, Entry, Table, significant, words
+from damcha_core.experiments.export.adaptivity_tables import adaptivity, adaptivity_heads
+from damcha_core.experiments.export.table import Table, plain_table
 from damcha_core.experiments.results.aggregate import Group
 from damcha_core.experiments.results.cell_result import CellResult
-from damcha_core.experiments.results.plain_json import mapping_in, number_in, text_in
+from damcha_core.experiments.results.plain_json import mapping_in, number_in
 from damcha_core.experiments.results.study_report import StudyReport
-
-
-def plain(value: Any) -> Entry:
-    """A stored value; lists and objects as JSON."""
-    if value is None or isinstance(value, str | int | float):
-        return Entry("" if value is None else str(value), value)
-    return words(json.dumps(value, ensure_ascii=False, sort_keys=True))
-
-
-def _table(name: str, title: str, columns: list[str], rows: list[list[Any]]) -> Table:
-    return Table(
-        name,
-        title,
-        tuple(Column(key, key.replace("_", " ")) for key in columns),
-        tuple(tuple(plain(value) for value in row) for row in rows),
-    )
 
 
 def data_tables(report: StudyReport) -> list[Table]:
@@ -36,8 +21,8 @@ def data_tables(report: StudyReport) -> list[Table]:
         report: of a study.
 
     Returns:
-        scores, comparisons, runs, run-scores, floors, curves; tuning and adaptivity where the
-        study has them.
+        scores, comparisons, runs, run-scores, floors, curves; tuning, adaptivity and
+        adaptivity-heads where the study has them.
     """
     tables = [
         scores(report),
@@ -48,6 +33,7 @@ def data_tables(report: StudyReport) -> list[Table]:
         curves(report),
         tuning(report),
         adaptivity(report),
+        adaptivity_heads(report),
     ]
     return [table for table in tables if table.rows or table.name in ("scores", "runs")]
 
@@ -62,7 +48,7 @@ def scores(report: StudyReport) -> Table:
     for group in report.groups:
         for name in report.metrics(group.task) or ("",):
             rows.append(_score_row(report, group, name))
-    return _table("scores", "Scores over seeds", columns, rows)
+    return plain_table("scores", "Scores over seeds", columns, rows)
 
 
 def _score_row(report: StudyReport, group: Group, name: str) -> list[Any]:
@@ -95,7 +81,7 @@ def comparisons(report: StudyReport) -> Table:
         row += [*(one.seed_interval or (None, None)), one.p_value, one.p_holm, one.resampled]
         row += [" ".join(map(str, one.seeds)), one.n_items, one.n_resamples, one.verdict]
         rows.append(row)
-    return _table("comparisons", "Paired comparisons", columns, rows)
+    return plain_table("comparisons", "Paired comparisons", columns, rows)
 
 
 def runs(report: StudyReport) -> Table:
@@ -111,7 +97,7 @@ def runs(report: StudyReport) -> Table:
         row += [cell.parameters, cell.multiply_adds]
         row += [cell.seconds] if report.with_times else []
         rows.append([*row, cell.config_hash, cell.code, cell.command])
-    return _table("runs", "Runs", columns, rows)
+    return plain_table("runs", "Runs", columns, rows)
 
 
 def run_scores(report: StudyReport) -> Table:
@@ -126,7 +112,7 @@ def run_scores(report: StudyReport) -> Table:
         for cell in report.study.cells
         for name, record in shown_metrics(report, cell)
     ]
-    return _table("run-scores", "Scores of single runs", columns, rows)
+    return plain_table("run-scores", "Scores of single runs", columns, rows)
 
 
 def shown_metrics(report: StudyReport, cell: CellResult) -> list[tuple[str, Any]]:
@@ -146,7 +132,7 @@ def floors(report: StudyReport) -> Table:
                 if name in shown:
                     rows.append([task, floor, name, record.value, record.unit, record.n])
     columns = ["task", "floor", "metric", "value", "unit", "n"]
-    return _table("floors", "Scores of trivial answers", columns, rows)
+    return plain_table("floors", "Scores of trivial answers", columns, rows)
 
 
 def curves(report: StudyReport) -> Table:
@@ -158,7 +144,7 @@ def curves(report: StudyReport) -> Table:
             for name, value in {**values, **point.metrics}.items():
                 rows.append([cell.id, point.step, name, value])
     columns = ["run_folder", "step", "metric", "value"]
-    return _table("curves", "Learning curves on the validation split", columns, rows)
+    return plain_table("curves", "Learning curves on the validation split", columns, rows)
 
 
 def tuning(report: StudyReport) -> Table:
@@ -173,7 +159,7 @@ def tuning(report: StudyReport) -> Table:
             is_chosen = chosen is not None and as_number(rate) == chosen
             rows.append([task, attention, rate, score, "yes" if is_chosen else "no", budget])
     columns = ["task", "attention", "learning_rate", "validation_score", "chosen", "budget"]
-    return _table("tuning", "Learning rates tried and chosen", columns, rows)
+    return plain_table("tuning", "Learning rates tried and chosen", columns, rows)
 
 
 def as_number(text: str) -> float | None:
@@ -182,52 +168,3 @@ def as_number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-ADAPTIVITY_HEAD = ("run_folder", "task", "attention", "seed", "quantity", "value")
-
-
-def adaptivity(report: StudyReport) -> Table:
-    """The summary and the context swap of every run whose metrics were looked at."""
-    rows = [
-        [cell.id, cell.task, cell.attention, cell.seed, quantity, value]
-        for cell in report.study.cells
-        for quantity, value in adaptivity_numbers(cell.adaptivity)
-    ]
-    title = "What the metrics m_i do"
-    return _table("adaptivity", title, list(ADAPTIVITY_HEAD), rows)
-
-
-def adaptivity_numbers(record: Mapping[str, Any]) -> Iterator[tuple[str, float | int]]:
-    """Names and values of what adaptivity.json sums up."""
-    for key, value in mapping_in(record, "summary").items():
-        if isinstance(value, int | float):
-            yield key, value
-    swap = mapping_in(record, "swap")
-    for part in ("metric", "loss"):
-        for key, value in mapping_in(swap, part).items():
-            if isinstance(value, int | float):
-                yield f"swap_{part}_{key}", value
-
-
-def adaptivity_table(report: StudyReport) -> Table | None:
-    """The same for a reader: a row a run, a column a quantity."""
-    cells = report.study.cells
-    found = {cell.id: dict(adaptivity_numbers(cell.adaptivity)) for cell in cells}
-    found = {name: numbers for name, numbers in found.items() if numbers}
-    keys = list(dict.fromkeys(key for numbers in found.values() for key in numbers))
-    if not found:
-        return None
-    columns = [Column("run_folder", "run", is_text=True)]
-    columns += [Column("metric", "metric", is_text=True)]
-    named = {c.id: text_in(mapping_in(c.adaptivity.get("swap"), "metric"), "name") for c in cells}
-    columns += [Column(key, key.replace("_", " ")) for key in keys]
-    rows = [
-        (
-            words(name),
-            words(named[name]),
-            *(Entry(significant(n.get(key)), n.get(key)) for key in keys),
-        )
-        for name, n in found.items()
-    ]
-    return Table("adaptivity", "What the metrics m_i do", tuple(columns), tuple(rows))

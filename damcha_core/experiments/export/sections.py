@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from damcha_core.experiments.export.data_tables import adaptivity_table, tuning
+from damcha_core.experiments.export.adaptivity_tables import adaptivity_table
+from damcha_core.experiments.export.data_tables import tuning
 from damcha_core.experiments.export.score_tables import comparison_table, score_table
 from damcha_core.experiments.export.table import Column, Entry, Table, count, significant, words
 from damcha_core.experiments.results.plain_json import mapping_in

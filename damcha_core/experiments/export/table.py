@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 Better = Literal["", "lower", "higher"]
 Value = str | int | float | None
@@ -126,3 +127,20 @@ def mark_best(entries: Sequence[Entry], shown: Sequence[str | None], better: Bet
     return [
         replace(entry, best=number == best) for entry, number in zip(entries, numbers, strict=True)
     ]
+
+
+def plain(value: Any) -> Entry:
+    """A stored value; lists and objects as JSON."""
+    if value is None or isinstance(value, str | int | float):
+        return Entry("" if value is None else str(value), value)
+    return words(json.dumps(value, ensure_ascii=False, sort_keys=True))
+
+
+def plain_table(name: str, title: str, columns: list[str], rows: list[list[Any]]) -> Table:
+    """A table for programs: one row a fact, every number as it is stored."""
+    return Table(
+        name,
+        title,
+        tuple(Column(key, key.replace("_", " ")) for key in columns),
+        tuple(tuple(plain(value) for value in row) for row in rows),
+    )

@@ -248,7 +248,11 @@ def adaptivity_record(n_layers: int = 2, n_heads: int = 3, width: int = 4) -> di
         entry = layer + place / 10
         return {
             "head": place,
+            "explained_share": 0.05 * place,
             "explained_share_of_change": 0.1 * place,
+            "symmetric_norm": 2.0,
+            "antisymmetric_norm": 1.0,
+            "singular_values": [3.0 + place, 0.5],
             "input_deviation": entry / 7,
             "mean_norm": 1 + entry,
             "change_norm": entry,
@@ -264,7 +268,7 @@ def adaptivity_record(n_layers: int = 2, n_heads: int = 3, width: int = 4) -> di
     return {
         "schema": 1,
         "layers": layers,
-        "summary": {"explained_share": 0.25, "largest_score": 3.5},
+        "summary": {"explained_share": {"mean": 0.25, "largest": 0.4}, "largest_score": 3.5},
         "swap": {
             "metric": {"name": "top1", "unit": "fraction", "own": 0.9, "swapped": 0.8},
             "loss": {"own": 0.5, "swapped": 0.7, "difference": 0.2, "standard_error": 0.01},

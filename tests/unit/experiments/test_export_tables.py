@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from made_studies import MadeStudy, adaptivity_record, write_json
 
 from damcha_core.experiments.export import latex, markdown
+from damcha_core.experiments.export.adaptivity_tables import run_numbers
 from damcha_core.experiments.export.csv_table import csv_text
 from damcha_core.experiments.export.data_tables import data_tables
 from damcha_core.experiments.export.json_table import json_text
@@ -157,10 +158,27 @@ def test_tuning_and_adaptivity_have_tables_of_their_own(mixed) -> None:
     assert any("0.001, 0.003" in note for note in tables["tuning"].notes)
     assert any("epochs 2" in note for note in tables["tuning"].notes)
     assert len(tables["adaptivity"].rows) == 4
-    assert [e.value for e in column(tables["adaptivity"], "swap_loss_difference")] == [0.2] * 4
+    for quantity, expected in (
+        ("explained_share_mean", 0.25),
+        ("explained_share_largest", 0.4),
+        ("symmetric_share_mean", 0.8),
+        ("largest_singular_value", 5.0),
+        ("largest_score", 3.5),
+        ("swap_loss_difference", 0.2),
+    ):
+        values = [e.value for e in column(tables["adaptivity"], quantity)]
+        assert values == pytest.approx([expected] * 4), quantity
     record = json.loads(json_text(report_of(mixed)))
     assert record["tuning_record"]["grid"] == [0.001, 0.003]
     assert record["tables"]["adaptivity"]
+    by_head = {table.name: table for table in data_tables(report_of(mixed))}["adaptivity-heads"]
+    assert len(by_head.rows) == 4 * 2 * 3
+    assert [e.value for e in column(by_head, "head")][:4] == [0, 1, 2, 0]
+
+
+def test_a_damaged_adaptivity_record_has_no_rows() -> None:
+    for record in ({}, {"layers": "x", "summary": 3}, {"layers": [{"layer": 0, "heads": 3}, 5]}):
+        assert not list(run_numbers(record))
 
 
 def test_digits_and_dashes() -> None:
