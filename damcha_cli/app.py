@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from damcha_cli.commands import eval as eval_command
-from damcha_cli.commands import export_results, generate, reconstruct, train
+from damcha_cli.commands import export_results, generate, profile, reconstruct, train
 from damcha_cli.commands.suite import suite_app
 from damcha_cli.output import say
 from damcha_core import __version__
@@ -30,6 +30,7 @@ app.command("train")(train.train)
 app.command("eval")(eval_command.evaluate)
 app.command("generate")(generate.generate)
 app.command("reconstruct")(reconstruct.reconstruct)
+app.command("profile")(profile.profile)
 app.add_typer(suite_app, name="suite")
 app.command("export-results")(export_results.export_results)
 

@@ -77,3 +77,27 @@ class Interrupted(DamchaError):  # noqa: N818 (being asked to stop is no error)
 
 class ShapeError(ValueError):
     """A tensor whose shape does not fit the layer or the other tensors it came with."""
+
+
+FAILED_ALLOCATIONS = (
+    "DefaultCPUAllocator",
+    "can't allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "ALLOC_FAILED",
+)
+"""Words of torch, of the C++ library, and of CUDA's libraries, in this order."""
+
+
+def is_failed_allocation(error: BaseException) -> bool:
+    """Whether an error says that there was too little memory, of the machine or of a device.
+
+    torch has a class of its own for it on CUDA alone; elsewhere the text has to tell.
+
+    Args:
+        error: anything that was raised.
+    """
+    if isinstance(error, MemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(words in text for words in FAILED_ALLOCATIONS)

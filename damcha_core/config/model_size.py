@@ -72,15 +72,21 @@ def model_parameters(
 
 
 def model_multiply_adds(
-    config: RunConfig, *, channels: int = 0, n_classes: int = 0, vocab_size: int = 0
+    config: RunConfig,
+    *,
+    channels: int = 0,
+    n_classes: int = 0,
+    vocab_size: int = 0,
+    n_tokens: int = 0,
 ) -> int:
-    """Forward multiply-adds of the whole model for one sample of mean length.
+    """Forward multiply-adds of the whole model for one sample.
 
     Args:
         config: complete settings.
         channels: colour channels of the pictures, where the task has pictures.
         n_classes: number of classes, where the task classifies.
-        vocab_size: number of tokens, where the task has texts.
+        vocab_size: number of tokens of the vocabulary, where the task has texts.
+        n_tokens: length of the sample in tokens; 0: `mean_tokens`.
 
     Returns:
         The stack and, for pictures, the patch embedding and the head (a patch a token, or the
@@ -89,7 +95,7 @@ def model_multiply_adds(
     Raises:
         UsageError: the attention is a control.
     """
-    d_model, n_tokens = config.model.d_model, mean_tokens(config)
+    d_model, n_tokens = config.model.d_model, n_tokens or mean_tokens(config)
     row = task_row(config.run.task)
     stack = stack_of(config).multiply_adds(n_tokens, is_causal=config.model.causal)
     if row.is_text:

@@ -29,6 +29,7 @@ def imported(report: str) -> set[str]:
         (("--help",), 0, HEAVY | TYPERS_OWN),
         (("train", "--help"), 0, HEAVY),
         (("suite", "run", "--help"), 0, HEAVY),
+        (("profile", "--help"), 0, HEAVY),
         (("train", "--epoch", "3"), 2, HEAVY),
         (("trian",), 2, HEAVY),
     ],
@@ -36,6 +37,7 @@ def imported(report: str) -> set[str]:
         "help",
         "help of a command",
         "help of a group's command",
+        "help of the profiler",
         "mistyped option",
         "mistyped command",
     ],
@@ -49,7 +51,9 @@ def test_help_and_a_mistyped_line_import_nothing_heavy(arguments, code, banned) 
 def test_the_commands_are_listed() -> None:
     commands = damcha("--help").done().out.partition("Commands:")[2]
     listed = re.findall(r"^  ([a-z-]+) ", commands, flags=re.MULTILINE)
-    assert listed == ["train", "eval", "generate", "reconstruct", "export-results", "suite"]
+    assert listed == [
+        *("train", "eval", "generate", "reconstruct", "profile", "export-results", "suite"),
+    ]
 
 
 def test_the_options_of_the_design_are_there() -> None:

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 import torch
-from flop_counter import counted_multiply_adds
 
 from damcha_core.attention import Carry, build_attention
 from damcha_core.catalog.attentions import attention_row, attention_rows
 from damcha_core.catalog.damcha import map_numbers
+from damcha_core.profiling.operations import counted_operations
 
 D, H, LAYERS, BATCH = 24, 4, 3, 2
 K = D // H
@@ -33,7 +33,8 @@ def counted(name: str, options: dict[str, object], n_tokens: int, is_causal: boo
         for layer in layers:
             layer(x, is_causal=is_causal, carry=carry)
 
-    return counted_multiply_adds(run) / BATCH
+    with torch.no_grad():
+        return counted_operations(run) / 2 / BATCH
 
 
 def stated(name: str, options: dict[str, object], n_tokens: int, is_causal: bool) -> int:

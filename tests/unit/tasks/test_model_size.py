@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from flop_counter import counted_multiply_adds
 from torch import nn
 
 from damcha_core.catalog.attentions import attention_rows
@@ -13,6 +12,7 @@ from damcha_core.config.controls import as_built, as_target
 from damcha_core.config.model_size import mean_tokens, model_multiply_adds, model_parameters
 from damcha_core.config.resolve import resolve_mapping
 from damcha_core.config.schema import RunConfig
+from damcha_core.profiling.operations import counted_operations
 from damcha_core.tasks.build import build_task
 from damcha_core.tasks.image_task import ImageFacts
 
@@ -49,8 +49,9 @@ def counted(config: RunConfig) -> tuple[int, int]:
     images = torch.rand(1, CHANNELS, config.data.image_size, config.data.image_size)
     hidden = torch.arange(n_tokens)[None] % 2 == 0
     inputs = (images,) if config.run.task.endswith("cls") else (images, hidden)
-    multiply_adds = counted_multiply_adds(lambda: model(*inputs))
-    return sum(p.numel() for p in model.parameters()), multiply_adds
+    with torch.no_grad():
+        operations = counted_operations(lambda: model(*inputs))
+    return sum(p.numel() for p in model.parameters()), operations // 2
 
 
 def stated(config: RunConfig) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""What an attention costs: parameters, operations, memory and time, measured where it runs."""
