@@ -37,7 +37,9 @@ class PlainProgress(Observer):
         self._epochs = start.epochs
         notice(
             f"training {start.attention} on {start.task}: {start.parameters:,} parameters, "
-            f"{start.steps:,} steps, device {start.device}, into {start.folder}"
+            f"{start.steps:,} steps, device {start.device}"
+            f"{f', {start.processes} processes' if start.processes > 1 else ''}, "
+            f"into {start.folder}"
         )
 
     def epoch(self, report: EpochReport) -> None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from damcha_cli.errors import reported
+from damcha_cli.errors import one_voice, reported
 from damcha_cli.options import ATTENTIONS, TASKS, DeviceOption, JsonOption, SetOption
 
 if TYPE_CHECKING:
     from damcha_core.config.schema import RunConfig
+    from damcha_core.train.observer import Observer
     from damcha_core.train.run import RunOutcome
+    from damcha_core.train.world import World
 
 
 @reported
@@ -47,8 +49,7 @@ def train(
 
     A flag beats --set, --set beats the run file, the run file beats the task's recipe.
     """
-    from damcha_core.config.resolve import resolve
-    from damcha_core.errors import UsageError
+    from damcha_core.train.world import joined_world
 
     flags: dict[str, object] = {
         "run.task": task,
@@ -62,32 +63,58 @@ def train(
         "train.lr": lr,
         "train.precision": precision,
     }
-    if resume is None:
-        settings = resolve(config, sets or [], flags)
-        command = _rehearse if dry_run else _start
-        command(settings, as_json)
-        return
-    if config is not None or dry_run:
+    world = joined_world()
+    with one_voice(world):
+        world.together(lambda: _require_fitting(world, config, resume, dry_run))
+        if resume is not None:
+            outcome = _resume(resume, sets or [], flags, world)
+        else:
+            settings = world.together(lambda: _resolved(config, sets or [], flags))
+            if dry_run:
+                _rehearse(settings, as_json)
+                return
+            outcome = _start(settings, world)
+        if world.leads:
+            _print_outcome(outcome, as_json)
+
+
+def _require_fitting(world: World, config: Path | None, resume: Path | None, dry_run: bool) -> None:
+    """Refuse options that do not go together."""
+    from damcha_core.errors import UsageError
+
+    if resume is not None and (config is not None or dry_run):
         other = "--config" if config is not None else "--dry-run"
         raise UsageError(
             f"--resume goes with the settings stored in the run, not with {other}; "
             "change single ones with --set"
         )
-    _resume(resume, sets or [], flags, as_json)
+    if dry_run and world.size > 1:
+        raise UsageError("--dry-run makes the steps of one process; start it without torchrun")
 
 
-def _start(settings: RunConfig, as_json: bool) -> None:
-    from damcha_cli.progress import build_progress
+def _resolved(config: Path | None, sets: list[str], flags: dict[str, object]) -> RunConfig:
+    from damcha_core.config.resolve import resolve
+
+    return resolve(config, sets, flags)
+
+
+def _start(settings: RunConfig, world: World) -> RunOutcome:
     from damcha_core.train.run import start
 
-    _print_outcome(start(settings, build_progress()), as_json)
+    return start(settings, _observer(world), world)
 
 
-def _resume(folder: Path, sets: list[str], flags: dict[str, object], as_json: bool) -> None:
-    from damcha_cli.progress import build_progress
+def _resume(folder: Path, sets: list[str], flags: dict[str, object], world: World) -> RunOutcome:
     from damcha_core.train.run import resume
 
-    _print_outcome(resume(folder, build_progress(), sets=sets, flags=flags), as_json)
+    return resume(folder, _observer(world), sets=sets, flags=flags, world=world)
+
+
+def _observer(world: World) -> Observer:
+    from damcha_cli.progress import build_progress
+    from damcha_core.train.observer import Observer
+
+    return build_progress() if world.leads else Observer()
 
 
 def _print_outcome(outcome: RunOutcome, as_json: bool) -> None:

@@ -8,17 +8,42 @@ from contextlib import contextmanager
 import torch
 
 from damcha_core.errors import OutOfMemoryError, UsageError
+from damcha_core.train.world import ALONE, World
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, world: World = ALONE) -> torch.device:
     """The device a name stands for.
 
     Args:
         name: "auto" (cuda, then mps, then cpu), "cpu", "cuda", "cuda:N" or "mps".
+        world: several processes take one GPU each, cuda:LOCAL_RANK.
 
     Raises:
-        UsageError: that device is not there; there is no fallback to another one.
+        UsageError: that device is not there; there is no fallback to another one. Several
+            processes were given one GPU, or there are fewer GPUs than processes.
     """
+    device = _device_of_one(name)
+    return device if world.size == 1 or device.type == "cpu" else _device_of_rank(device, world)
+
+
+def _device_of_rank(device: torch.device, world: World) -> torch.device:
+    if str(device) != "cuda":
+        raise UsageError(
+            f"--device {device}: {world.size} processes train this run; use --device cuda (each "
+            "takes a GPU of its own) or cpu"
+        )
+    count = torch.cuda.device_count()
+    if world.local_rank >= count:
+        raise UsageError(
+            f"more processes than GPUs: torch sees {count} CUDA devices here; start at most "
+            f"{count} processes a machine, or use --device cpu"
+        )
+    own = torch.device("cuda", world.local_rank)
+    torch.cuda.set_device(own)
+    return own
+
+
+def _device_of_one(name: str) -> torch.device:
     if name == "auto":
         return torch.device(_best_available())
     try:

@@ -18,12 +18,15 @@ import damcha_core
 PACKAGES = ("torch", "torchvision", "numpy", "pydantic", "safetensors", "pillow")
 
 
-def describe_environment(device: torch.device, *, resumed_from: str = "") -> dict[str, Any]:
-    """One entry of environment.json: versions, device, threads, git state, command.
+def describe_environment(
+    device: torch.device, *, resumed_from: str = "", processes: int = 1
+) -> dict[str, Any]:
+    """One entry of environment.json: versions, device, processes, threads, git state, command.
 
     Args:
         device: where the run computes.
         resumed_from: name of the checkpoint it starts from; empty for a fresh start.
+        processes: how many train together.
     """
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return {
@@ -36,6 +39,7 @@ def describe_environment(device: torch.device, *, resumed_from: str = "") -> dic
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "device": str(device),
         "gpu": gpu,
+        "processes": processes,
         "threads": torch.get_num_threads(),
         "git": _git_state(),
     }

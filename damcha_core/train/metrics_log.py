@@ -63,6 +63,16 @@ class MetricsLog:
             self._file.close()
 
 
+class NoLog:
+    """What a process keeps that does not write the run folder: nothing."""
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Leave a record to the process that leads."""
+
+    def sync(self) -> None:
+        """Nothing is waiting to be written."""
+
+
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a metrics.jsonl; a last line that a crash cut short is left out."""
     for line in path.read_bytes().split(b"\n"):

@@ -20,6 +20,7 @@ class RunStart:
         first_epoch: the epoch it starts in, from 0.
         horizon_steps: length of the learning-rate schedule.
         steps: steps left to make, as far as epochs and max_steps tell.
+        processes: how many train together.
     """
 
     folder: Path
@@ -31,6 +32,7 @@ class RunStart:
     first_epoch: int
     horizon_steps: int
     steps: int
+    processes: int = 1
 
 
 @dataclass(frozen=True)

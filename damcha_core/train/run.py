@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,10 @@ from damcha_core.config.consistency import notices, training_problems
 from damcha_core.config.resolve import config_from_run
 from damcha_core.config.schema import RunConfig
 from damcha_core.data.randomness import torch_seed
-from damcha_core.errors import CheckpointError, ConfigError, DataError
+from damcha_core.errors import CheckpointError, ConfigError
 from damcha_core.evaluate.evaluator import build_evaluator
-from damcha_core.evaluate.reconstruction import training_mean
-from damcha_core.tasks.build import build_task, task_type
-from damcha_core.tasks.reconstruction import ReconstructionTask
-from damcha_core.tasks.task import Task, TaskFacts
+from damcha_core.tasks.build import build_task
+from damcha_core.tasks.task import Task
 from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.checkpoint_store import BEST, LAST
 from damcha_core.train.device import choose_device, memory_errors
@@ -35,12 +34,19 @@ from damcha_core.train.resumption import (
     require_resumable_changes,
     stored_position,
 )
+from damcha_core.train.run_data import (
+    data_kept,
+    require_one_run,
+    require_same_data,
+    store_data_facts,
+)
 from damcha_core.train.run_folder import RunFolder
 from damcha_core.train.signals import StopRequest
 from damcha_core.train.state import TrainState
 from damcha_core.train.torch_settings import torch_settings
 from damcha_core.train.trained_run import load_run
 from damcha_core.train.trainer import Trainer
+from damcha_core.train.world import ALONE, World
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,13 @@ class RunOutcome:
     already_complete: bool = False
 
 
-def start(config: RunConfig, observer: Observer) -> RunOutcome:
+def start(config: RunConfig, observer: Observer, world: World = ALONE) -> RunOutcome:
     """Train a new run.
 
     Args:
         config: resolved settings.
-        observer: told what happens.
+        observer: told what happens; of several processes that of the leader alone.
+        world: the processes that train it together, each of which calls this.
 
     Raises:
         ConfigError: settings that cannot be trained.
@@ -75,24 +82,46 @@ def start(config: RunConfig, observer: Observer) -> RunOutcome:
         DataError: the data set is missing or broken; nothing was written then.
         Interrupted, NonFiniteError, DiskError, OutOfMemoryError: see Trainer.run.
     """
+    observer = observer if world.leads else Observer()
+    device = world.together(lambda: _trainable_on(config, world))
+    world.from_lead(lambda: str(RunFolder.for_new_run(config).path))  # refused before any work
+    with torch_settings(config), memory_errors(), ExitStack() as kept:
+        task, config = _prepared(config, observer, world)
+        learner = world.together(lambda: build_learner(config, task, device, world))
+
+        def claim() -> str:
+            folder = RunFolder.for_new_run(config)  # a default name may have been taken meanwhile
+            kept.enter_context(folder.claim(config))
+            store_data_facts(folder, task)
+            return str(folder.path)
+
+        folder = RunFolder(Path(world.from_lead(claim)))
+        return _train(config, task, learner, folder, TrainState(), "", observer)
+
+
+def _trainable_on(config: RunConfig, world: World) -> torch.device:
+    """The device, once settings and device are known to be fit for training."""
     problems = training_problems(config)
     if problems:
         raise ConfigError(problems)
-    device = choose_device(config.run.device)
+    device = choose_device(config.run.device, world)
     Precision(config.train.precision, device)  # refuses what the device lacks, before any work
-    RunFolder.for_new_run(config)  # refuses a folder that is taken, before any work
-    with torch_settings(config), memory_errors():
+    return device
+
+
+def _prepared(config: RunConfig, observer: Observer, world: World) -> tuple[Task, RunConfig]:
+    """The task with its data read, and the settings with their horizon."""
+
+    def prepare() -> tuple[Task, RunConfig]:
         task = build_task(config, notify=observer.progress)
-        config = with_values(config, {"train.horizon_steps": horizon_steps(config, task)})
-        for notice in task.notices:
-            observer.notice(notice)
-        for line in notices(config):
+        horizon = with_values(config, {"train.horizon_steps": horizon_steps(config, task)})
+        for line in (*task.notices, *notices(horizon)):
             observer.notice(line)
-        learner = build_learner(config, task, device)
-        folder = RunFolder.for_new_run(config)  # a default name may have been taken meanwhile
-        with folder.claim(config):
-            _store_data_facts(folder, task)
-            return _train(config, task, learner, folder, TrainState(), "", observer)
+        return task, horizon
+
+    task, config = world.in_turn(prepare)
+    require_one_run(world, config, task)
+    return task, config
 
 
 def resume(
@@ -101,56 +130,97 @@ def resume(
     *,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
+    world: World = ALONE,
 ) -> RunOutcome:
     """Continue a run from its newest good checkpoint.
 
     Args:
         path: the run folder.
-        observer: told what happens.
+        observer: told what happens; of several processes that of the leader alone.
         sets: "section.key=value" changes; only RESUME_MAY_CHANGE may really change.
         flags: changes by dotted key, likewise.
+        world: the processes that go on with it together, each of which calls this; they need not
+            be as many as before.
 
     Raises:
         CheckpointError: no run there, or no good checkpoint left.
         UsageError: a setting differs that may not, or another process trains there.
         Interrupted, NonFiniteError, DiskError, OutOfMemoryError: see Trainer.run.
     """
-    folder = RunFolder.open(path)
-    stored = folder.read_config()
-    config = config_from_run(folder.config_file, sets, flags)
-    require_resumable_changes(stored, config, path)
-    device = choose_device(config.run.device)
-    with folder.lock(), torch_settings(config), memory_errors():
-        folder.sweep()
-        facts, assets = _data_kept(folder, config)
-        found = folder.checkpoints.load_newest_good(
-            observer.notice,
-            lambda place, checkpoint: require_own(place, checkpoint, stored, assets or {}),
-        )
+    observer = observer if world.leads else Observer()
+    folder = RunFolder(path)
+
+    def opened() -> tuple[RunConfig, RunConfig, torch.device]:
+        stored = RunFolder.open(path).read_config()
+        config = config_from_run(folder.config_file, sets, flags)
+        require_resumable_changes(stored, config, path)
+        return stored, config, choose_device(config.run.device, world)
+
+    stored, config, device = world.together(opened)
+    with ExitStack() as kept:
+
+        def claim() -> None:
+            kept.enter_context(folder.lock())
+            folder.sweep()
+
+        world.from_lead(claim)
+        kept.enter_context(torch_settings(config))
+        kept.enter_context(memory_errors())
+        facts, assets = world.together(lambda: data_kept(folder, config))
+        found = _newest_checkpoint(folder, stored, assets or {}, observer, world)
         task = build_task(config, facts, assets, notify=observer.progress)
         state, name = TrainState(), ""
         if found is not None:
             name, checkpoint = found
-            state = stored_position(folder.checkpoints.folder / name, checkpoint)
+            place = folder.checkpoints.folder / name
+            state = world.together(lambda: stored_position(place, checkpoint))
             if _is_complete(state, config):
-                return _completed(folder, config, state, name)
-        learner = build_learner(config, task, device)
+                return _completed(folder, config, state, name, world)
+        learner = world.together(lambda: build_learner(config, task, device, world))
         if found is None:
             observer.notice(f"{path}: no checkpoint was saved yet; starting from step 0")
         else:
-            _restore(learner, folder.checkpoints.folder / name, checkpoint, state, observer)
-        _require_same_data(task, folder)
-        _store_data_facts(folder, task)
-        if config.train.epochs != stored.train.epochs:
-            _keep_epochs(folder, stored, config, observer)
+            world.together(lambda: _restore(learner, place, checkpoint, state, observer))
+        world.in_turn(lambda: require_same_data(task, folder))
+        require_one_run(world, config, task)
+        world.from_lead(lambda: _keep_what_changed(folder, task, stored, config, observer))
         return _train(config, task, learner, folder, state, name, observer)
 
 
-def build_learner(config: RunConfig, task: Task, device: torch.device) -> Learner:
+def _newest_checkpoint(
+    folder: RunFolder,
+    stored: RunConfig,
+    assets: Mapping[str, bytes],
+    observer: Observer,
+    world: World,
+) -> tuple[str, Checkpoint] | None:
+    """The checkpoint that the leader chooses, read by every process; None if there is none."""
+    chosen: list[Checkpoint] = []
+
+    def choose() -> str:
+        found = folder.checkpoints.load_newest_good(
+            observer.notice, lambda place, of: require_own(place, of, stored, assets)
+        )
+        if found is None:
+            return ""
+        chosen.append(found[1])
+        return found[0]
+
+    name = world.from_lead(choose)
+    if not name:
+        return None
+    return name, world.together(lambda: chosen[0] if chosen else folder.checkpoints.load(name)[1])
+
+
+def build_learner(
+    config: RunConfig, task: Task, device: torch.device, world: World = ALONE
+) -> Learner:
     """A freshly initialised model with its optimiser; a function of run.seed alone."""
     torch.manual_seed(torch_seed("init", config.run.seed))
     precision = Precision(config.train.precision, device)
-    return Learner(task, task.build_model(), settings=config.train, precision=precision)
+    return Learner(
+        task, task.build_model(), settings=config.train, precision=precision, world=world
+    )
 
 
 def horizon_steps(config: RunConfig, task: Task) -> int:
@@ -177,8 +247,12 @@ def _train(
     resumed_from: str,
     observer: Observer,
 ) -> RunOutcome:
-    device = learner.precision.device
-    folder.add_environment(describe_environment(device, resumed_from=resumed_from))
+    device, world = learner.precision.device, learner.world
+    world.from_lead(
+        lambda: folder.add_environment(
+            describe_environment(device, resumed_from=resumed_from, processes=world.size)
+        )
+    )
     observer.started(
         RunStart(
             folder=folder.path,
@@ -190,6 +264,7 @@ def _train(
             first_epoch=state.epoch,
             horizon_steps=config.train.horizon_steps,
             steps=max(0, total_steps(config, task) - state.step),
+            processes=world.size,
         )
     )
     evaluator = build_evaluator(task)
@@ -203,9 +278,9 @@ def _train(
         folder=folder,
         state=state,
     )
-    with StopRequest() as stop:
-        trainer.run(observer, stop)
-    result = _write_result(folder, config, state, resumed_from)
+    with StopRequest() as request:
+        trainer.run(observer, world.agreed_stop(request))
+    result = world.from_lead(lambda: _write_result(folder, config, state, resumed_from))
     return RunOutcome(folder.path, result, resumed_from, state.ended)
 
 
@@ -249,6 +324,16 @@ def _restore(
             f"the run had {checkpoint.threads} threads, now {torch.get_num_threads()}: "
             "the last bits of the result can differ from an uninterrupted run"
         )
+    if checkpoint.world_size != learner.world.size:
+        observer.notice(
+            f"the run had {_processes(checkpoint.world_size)}, now "
+            f"{_processes(learner.world.size)}: the last bits of the result can differ from an "
+            "uninterrupted run, and dropout draws anew"
+        )
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
 
 
 def _is_complete(state: TrainState, config: RunConfig) -> bool:
@@ -260,11 +345,19 @@ def _is_complete(state: TrainState, config: RunConfig) -> bool:
     return bool(state.ended)
 
 
-def _completed(folder: RunFolder, config: RunConfig, state: TrainState, name: str) -> RunOutcome:
-    # Stopped between the last checkpoint and its result, there is none or that of an earlier end.
-    if not _has_result(folder, state):
-        _write_result(folder, config, state, folder.resumed_from())
-    return RunOutcome(folder.path, folder.read_result(), name, state.ended, already_complete=True)
+def _completed(
+    folder: RunFolder, config: RunConfig, state: TrainState, name: str, world: World
+) -> RunOutcome:
+    def result() -> dict[str, Any]:
+        # Stopped between the last checkpoint and its result, there is none or that of an earlier
+        # end.
+        if not _has_result(folder, state):
+            _write_result(folder, config, state, folder.resumed_from())
+        return folder.read_result()
+
+    return RunOutcome(
+        folder.path, world.from_lead(result), name, state.ended, already_complete=True
+    )
 
 
 def _has_result(folder: RunFolder, state: TrainState) -> bool:
@@ -272,6 +365,14 @@ def _has_result(folder: RunFolder, state: TrainState) -> bool:
         return folder.read_result().get("steps") == state.step
     except CheckpointError:  # missing or damaged: it can be made again
         return False
+
+
+def _keep_what_changed(
+    folder: RunFolder, task: Task, stored: RunConfig, config: RunConfig, observer: Observer
+) -> None:
+    store_data_facts(folder, task)
+    if config.train.epochs != stored.train.epochs:
+        _keep_epochs(folder, stored, config, observer)
 
 
 def _keep_epochs(
@@ -285,33 +386,3 @@ def _keep_epochs(
             f"schedule keeps its {config.train.horizon_steps} steps, so the added epochs run at "
             "the floor rate"
         )
-
-
-def _data_kept(
-    folder: RunFolder, config: RunConfig
-) -> tuple[TaskFacts | None, dict[str, bytes] | None]:
-    """What the run knows and keeps of its data; a run stopped at its very start may have none."""
-    if not folder.facts_file.exists() and not folder.checkpoints.names():
-        return None, None
-    kind = task_type(config)
-    return folder.read_facts(kind.facts_type), folder.read_assets(kind.asset_names)
-
-
-def _require_same_data(task: Task, folder: RunFolder) -> None:
-    stored, present = task.facts, task.read_facts()
-    if not stored.is_same_data(present):
-        raise DataError(
-            f"{folder.path}: the data changed since the run started: {present.summary} now, "
-            f"{stored.summary} then; put the old data back or start a new run"
-        )
-
-
-def _store_data_facts(folder: RunFolder, task: Task) -> None:
-    """Keep what is needed of the data once it is gone, unless it is there already."""
-    folder.store_assets(
-        {name: text for name, text in task.assets.items() if not (folder.path / name).exists()}
-    )
-    if not folder.facts_file.exists():
-        folder.store_facts(task.facts)
-    if isinstance(task, ReconstructionTask) and not folder.mean_picture_file.exists():
-        folder.store_mean_picture(training_mean(task))

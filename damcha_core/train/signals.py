@@ -6,13 +6,28 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopFlag(Protocol):
+    """A wish to stop after the current step; true once there is one."""
+
+    @property
+    def signal_number(self) -> int:
+        """The signal that asked for it; 0: none."""
+
+    @property
+    def came_here(self) -> bool:
+        """Whether this process got a signal, whatever the others know."""
+
+    def __bool__(self) -> bool: ...
 
 
 class SignalWatch:
@@ -50,15 +65,31 @@ class StopRequest(SignalWatch):
 
     The handler does nothing else, so a checkpoint that is being written is finished first. A
     second signal ends the process at once; the last complete checkpoint stays good.
+
+    Attributes:
+        repeat_seconds: for so long after the first one a signal says the same once more.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repeat_seconds = 0.0
+        self._first_at = 0.0
 
     def __bool__(self) -> bool:
         return self.signal_number != 0
 
+    @property
+    def came_here(self) -> bool:
+        """Whether a signal arrived."""
+        return self.signal_number != 0
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.signal_number and now - self._first_at < self.repeat_seconds:
+            return
         if self.signal_number:
             # Data workers ignore these signals and would outlive us by some seconds.
             for worker in multiprocessing.active_children():
                 worker.kill()
             os._exit(128 + number)
-        self.signal_number = number
+        self.signal_number, self._first_at = number, now

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -11,22 +12,30 @@ import torch
 from damcha_core.config.identity import config_hash
 from damcha_core.config.schema import RunConfig
 from damcha_core.data.loader import make_loader
+from damcha_core.data.order import SampleKey
 from damcha_core.data.randomness import torch_seed
 from damcha_core.errors import Interrupted, NonFiniteError
-from damcha_core.evaluate.evaluator import Evaluation, EvaluationStopped, Evaluator
+from damcha_core.evaluate.evaluator import (
+    Evaluation,
+    EvaluationStopped,
+    Evaluator,
+    MetricValue,
+)
 from damcha_core.tasks.task import Batch, Task, move_batch
 from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.learner import Learner
-from damcha_core.train.metrics_log import MetricsLog
+from damcha_core.train.metrics_log import MetricsLog, NoLog
 from damcha_core.train.observer import EpochReport, Observer, StepReport
 from damcha_core.train.result import finite_or_none
 from damcha_core.train.resumption import fingerprints, run_hash
 from damcha_core.train.run_folder import RunFolder
-from damcha_core.train.signals import StopRequest
+from damcha_core.train.shares import Shares, StandIn
+from damcha_core.train.signals import StopFlag
 from damcha_core.train.state import TrainState
 
 MOST_SKIPPED_IN_A_ROW = 20
-RANK = 0
+
+Log = MetricsLog | NoLog
 
 
 class Trainer:
@@ -35,7 +44,7 @@ class Trainer:
     Args:
         config: resolved settings with the horizon fixed.
         task: data and loss.
-        learner: model and optimiser, fresh or restored.
+        learner: model and optimiser, fresh or restored; of several processes each has a trainer.
         evaluator: scores the validation split.
         folder: where checkpoints and metrics go.
         state: position to start from; changed in place.
@@ -54,16 +63,17 @@ class Trainer:
         self.config = config
         self.task = task
         self.learner = learner
+        self.world = learner.world
         self.evaluator = evaluator
         self.folder = folder
         self.state = state
 
-    def run(self, observer: Observer, stop: StopRequest) -> None:
+    def run(self, observer: Observer, stop: StopFlag) -> None:
         """Train to the end of the settings, to train.stop_after_epochs, or to a signal.
 
         Args:
             observer: told what happens.
-            stop: turns true when a signal arrived.
+            stop: turns true when a signal arrived, in all processes after the same step.
 
         Raises:
             Interrupted: a signal arrived; the state after the last finished step is saved.
@@ -74,9 +84,7 @@ class Trainer:
         pause = train.stop_after_epochs if train.stop_after_epochs > state.epoch else 0
         # Between the last step of an epoch and the end of its validation all of it is consumed.
         validated = state.consumed == 0
-        with MetricsLog(
-            self.folder.metrics_file, resume_step=state.step, validated=validated
-        ) as log:
+        with self._open_log(validated) as log:
             try:
                 while not state.ended and not (pause and state.epoch >= pause):
                     self._epoch(log, observer, stop)
@@ -87,16 +95,24 @@ class Trainer:
             if stop and not state.ended:
                 self._interrupt(log, stop)
 
-    def _interrupt(self, log: MetricsLog, stop: StopRequest) -> None:
-        name = self._save(log)
-        raise Interrupted(
-            f"stopped by signal {stop.signal_number} after step {self.state.step}; saved "
-            f"{self.folder.path / 'checkpoints' / name}.\n"
-            f"Go on with: damcha train --resume {self.folder.path}",
-            stop.signal_number,
+    def _open_log(self, validated: bool) -> AbstractContextManager[Log]:
+        if not self.world.leads:
+            return nullcontext(NoLog())
+        path, step = self.folder.metrics_file, self.state.step
+        return MetricsLog(path, resume_step=step, validated=validated)
+
+    def _interrupt(self, log: Log, stop: StopFlag) -> None:
+        name = self.world.from_lead(lambda: self._save(log))
+        self.world.fail(
+            Interrupted(
+                f"stopped by signal {stop.signal_number} after step {self.state.step}; saved "
+                f"{self.folder.path / 'checkpoints' / name}.\n"
+                f"Go on with: damcha train --resume {self.folder.path}",
+                stop.signal_number,
+            )
         )
 
-    def _epoch(self, log: MetricsLog, observer: Observer, stop: StopRequest) -> None:
+    def _epoch(self, log: Log, observer: Observer, stop: StopFlag) -> None:
         """Train the rest of an epoch, validate, and save.
 
         Raises:
@@ -105,9 +121,10 @@ class Trainer:
         """
         started, epoch = time.perf_counter(), self.state.epoch + 1
         train_loss = self._train_epoch(log, observer, stop)
-        evaluation = self._validate(log, stop)
+        evaluation = self._validate(log, stop) if self.world.size == 1 else self._scored(log, stop)
         improved = self._close_epoch(evaluation)
-        self._save(log, best=improved)
+        if self.world.leads:
+            self._save(log, best=improved)
         observer.epoch(
             EpochReport(
                 epoch=epoch,
@@ -120,7 +137,7 @@ class Trainer:
             )
         )
 
-    def _train_epoch(self, log: MetricsLog, observer: Observer, stop: StopRequest) -> float | None:
+    def _train_epoch(self, log: Log, observer: Observer, stop: StopFlag) -> float | None:
         """Make the steps that are left of an epoch; their mean loss, None if there were none."""
         train, state = self.config.train, self.state
         items, loss_sum = 0, 0.0
@@ -132,7 +149,8 @@ class Trainer:
             if stop:
                 raise EvaluationStopped
             over = self._epoch_is_consumed() or self._max_steps_reached()
-            if train.save_every_steps and state.step % train.save_every_steps == 0 and not over:
+            due = train.save_every_steps and state.step % train.save_every_steps == 0
+            if due and not over and self.world.leads:
                 self._save(log)
         return loss_sum / items if items else None
 
@@ -159,36 +177,45 @@ class Trainer:
         return improved
 
     def _windows(self) -> Iterator[list[Batch]]:
-        """Groups of micro-batches that make one update each; the last may be short."""
+        """Groups of micro-batches that make one update each; the last may be short.
+
+        Several processes get their shares of each.
+        """
         keys = self.task.training_batches(self.state.epoch, self.state.consumed)
         if self.config.train.max_steps:  # do not load what will not be trained on
             steps_left = max(0, self.config.train.max_steps - self.state.step)
             keys = keys[: steps_left * self.config.train.accumulate]
         dataset = self.task.dataset("train", training=True)
         like = next(self.learner.model.parameters())
+        own: Sequence[list[SampleKey]] = keys
+        if self.world.size > 1:
+            own = shares = Shares(keys, self.world.rank, self.world.size)
         window: list[Batch] = []
-        for batch in make_loader(dataset, keys, self.config.data.workers):
-            window.append(move_batch(batch, like))
+        for place, batch in enumerate(make_loader(dataset, own, self.config.data.workers)):
+            moved = move_batch(batch, like)
+            stands_in = self.world.size > 1 and shares.stands_in(place)
+            window.append(StandIn(moved) if stands_in else moved)
             if len(window) == self.config.train.accumulate:
                 yield window
                 window = []
         if window:
             yield window
 
-    def _step(self, window: list[Batch], log: MetricsLog) -> StepReport:
+    def _step(self, window: list[Batch], log: Log) -> StepReport:
         started = time.perf_counter()
-        state, seed = self.state, self.config.run.seed
-        update = self.learner.update(
-            window, step=state.step + 1, dropout_seed=torch_seed("dropout", seed, state.step, RANK)
-        )
+        state = self.state
+        dropout_seed = torch_seed("dropout", self.config.run.seed, state.step, self.world.rank)
+        update = self.learner.update(window, step=state.step + 1, dropout_seed=dropout_seed)
         state.step += 1
-        state.consumed += sum(len(batch["ids"]) for batch in window)
+        state.consumed += update.samples
         state.skipped += not update.applied
         state.skipped_in_a_row = 0 if update.applied else state.skipped_in_a_row + 1
         if state.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
-            raise NonFiniteError(
-                f"step {state.step}: {MOST_SKIPPED_IN_A_ROW} steps in a row had no finite "
-                "gradient in float16.\nUse --precision bfloat16 or float32, or lower train.lr."
+            self.world.fail(
+                NonFiniteError(
+                    f"step {state.step}: {MOST_SKIPPED_IN_A_ROW} steps in a row had no finite "
+                    "gradient in float16.\nUse --precision bfloat16 or float32, or lower train.lr."
+                )
             )
         report = StepReport(
             step=state.step,
@@ -197,7 +224,7 @@ class Trainer:
             items=update.items,
             lr=update.lr,
             grad_norm=update.grad_norm,
-            size=sum(self.task.size(batch) for batch in window),
+            size=update.size,
             seconds=time.perf_counter() - started,
         )
         log.write(
@@ -214,7 +241,25 @@ class Trainer:
         )
         return report
 
-    def _validate(self, log: MetricsLog, stop: StopRequest) -> Evaluation:
+    def _scored(self, log: Log, stop: StopFlag) -> Evaluation:
+        """The leader's validation, in every process."""
+
+        def outcome() -> dict[str, Any]:
+            try:
+                evaluation = self._validate(log, stop)
+            except EvaluationStopped:
+                return {}
+            metrics = {n: [m.value, m.unit, m.n, m.better] for n, m in evaluation.metrics.items()}
+            return {"loss": evaluation.loss, "size": evaluation.size, "metrics": metrics}
+
+        found = self.world.from_lead(outcome)
+        if not found:
+            self.world.sums()  # brings the signal that stopped it to all
+            raise EvaluationStopped
+        metrics = {name: MetricValue(*of) for name, of in found["metrics"].items()}
+        return Evaluation("valid", found["loss"], found["size"], metrics)
+
+    def _validate(self, log: Log, stop: StopFlag) -> Evaluation:
         started = time.perf_counter()
         try:
             evaluation = self.evaluator.evaluate(
@@ -222,7 +267,7 @@ class Trainer:
                 "valid",
                 batch_size=self.config.eval.batch_size,
                 workers=self.config.data.workers,
-                should_stop=lambda: bool(stop),
+                should_stop=lambda: stop.came_here,
             )
         except NonFiniteError as error:
             raise NonFiniteError(f"validation after step {self.state.step}: {error}") from error
@@ -241,7 +286,7 @@ class Trainer:
         log.write(record)
         return evaluation
 
-    def _save(self, log: MetricsLog, *, best: bool = False) -> str:
+    def _save(self, log: Log, *, best: bool = False) -> str:
         log.sync()
         checkpoint = Checkpoint(
             step=self.state.step,
@@ -255,6 +300,7 @@ class Trainer:
             },
             config_hash=config_hash(self.config),
             threads=torch.get_num_threads(),
+            world_size=self.world.size,
         )
         return self.folder.checkpoints.save(
             checkpoint, best=best, keep_last=self.config.train.keep_last
