@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from damcha_cli.output import duration, notice, score
 from damcha_cli.progress import PlainProgress
@@ -57,7 +58,7 @@ class SuiteProgress(StudyObserver):
         first = standing.reason.partition("\n")[0]
         why = "; ".join(part for part in (first, advice if not seconds else "") if part)
         notice(f"{place} {cell.id} {standing.state}{': ' if why else ''}{why}{took}")
-        if standing.state in UNSUCCESSFUL and seconds:
+        if standing.state is State.INTERRUPTED or (standing.state in UNSUCCESSFUL and seconds):
             for line in standing.reason.split("\n")[1:]:
                 notice(f"    {line}")
 
@@ -66,3 +67,18 @@ class SuiteProgress(StudyObserver):
         names = ", ".join(cell.id for cell in cells[:4])
         more = f" and {len(cells) - 4} more" if len(cells) > 4 else ""
         notice(f"waiting for {names}{more}: another process is at work there")
+
+    def submitted(self, job: str, cells: Sequence[Cell], logs: Path) -> None:
+        """Print what was given to a cluster."""
+        what = cells[0].id if len(cells) == 1 else f"{len(cells)} cells"
+        notice(f"submitted {what} as job {job}; logs in {logs}")
+
+    def queued(self, running: Mapping[str, int], pending: int, reason: str) -> None:
+        """Print how the jobs of a cluster stand."""
+        steps = [f"{name} (step {step})" if step else name for name, step in running.items()]
+        more = f" and {len(steps) - 4} more" if len(steps) > 4 else ""
+        at_work = f"at work: {', '.join(steps[:4])}{more}" if steps else ""
+        why = f" ({reason})" if reason not in ("", "None") else ""
+        waits = f"{pending} pending{why}" if pending else ""
+        if at_work or waits:
+            notice("; ".join(part for part in (at_work, waits) if part))

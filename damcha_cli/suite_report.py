@@ -20,14 +20,26 @@ from damcha_core.experiments.cell_state import (
 from damcha_core.experiments.data_check import read_data
 from damcha_core.experiments.identity import UNKNOWN, code_hash
 from damcha_core.experiments.runner import StudyOutcome, threads_of_a_job
+from damcha_core.experiments.slurm.job_options import JobOptions
+from damcha_core.experiments.slurm.queue import SlurmUnreachable
+from damcha_core.experiments.slurm.standings import with_queue
+from damcha_core.experiments.slurm.submission import ALL_AT_ONCE, job_name, printed_command
 from damcha_core.experiments.study import Study
 
 
-def print_commands(study: Study, cells: Sequence[Cell], jobs: int) -> None:
+def print_commands(study: Study, cells: Sequence[Cell], jobs: int | None) -> None:
     """The command of every cell, one a line, for a shell."""
-    threads = threads_of_a_job(max(1, jobs))
+    threads = threads_of_a_job(max(1, jobs or 1))
     for cell in cells:
         say(shlex.join(cell.command(study.folder.run(cell.id).path, threads=threads)))
+
+
+def print_jobs(study: Study, cells: Sequence[Cell], options: JobOptions, jobs: int | None) -> None:
+    """What Slurm would be asked for, as a comment, and the command of each job, one a line."""
+    at_a_time = max(1, jobs or ALL_AT_ONCE)
+    say(f"# {shlex.join(options.sbatch_words(job_name(study.folder), len(cells), at_a_time))}")
+    for cell in cells:
+        say(printed_command(study.folder, cell))
 
 
 def print_outcome(
@@ -69,7 +81,7 @@ def seen_standings(study: Study, *, check_data: bool) -> dict[str, Standing]:
     """Where each cell stands, without working on any."""
     code = code_hash()
     hashes: Mapping[str, str] = read_data(study.cells).hashes if check_data else {}
-    return {
+    found = {
         cell.id: seen_standing(
             study.folder,
             cell,
@@ -79,6 +91,11 @@ def seen_standings(study: Study, *, check_data: bool) -> dict[str, Standing]:
         )
         for cell in study.cells
     }
+    try:
+        return with_queue(study.folder, found)
+    except SlurmUnreachable as problem:
+        notice(f"note: jobs of {study.folder.path} are not looked up: {problem}")
+        return found
 
 
 def counts(standings: Mapping[str, Standing]) -> Counter[State]:
@@ -133,6 +150,8 @@ def print_cells(study: Study, cells: Sequence[Cell], standings: Mapping[str, Sta
         if standing.state in UNSUCCESSFUL:
             notice(f"{name} {standing.state}: {standing.reason.partition(chr(10))[0]}")
             notice(f"    log: {study.folder.log(name)}")
+        elif standing.reason and standing.state is State.INTERRUPTED:  # by its job
+            notice(f"{name} {standing.state}: {standing.reason}")
 
 
 def summary(standings: Mapping[str, Standing]) -> str:

@@ -25,6 +25,7 @@ class State(str, Enum):
     FAILED = "failed"
     DIVERGED = "diverged"
     RUNNING = "running"
+    PENDING = "pending"
     INTERRUPTED = "interrupted"
     MISSING = "missing"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from damcha_core.errors import Interrupted, UsageError
 from damcha_core.experiments.cell import Cell
 from damcha_core.experiments.cell_lock import CellLock
+from damcha_core.experiments.cell_preparation import is_left, make_ready
 from damcha_core.experiments.cell_run import CellRun, main_score
 from damcha_core.experiments.cell_state import (
     UNSUCCESSFUL,
@@ -27,7 +28,7 @@ from damcha_core.experiments.cell_state import (
 )
 from damcha_core.experiments.child_processes import ChildProcesses, Stopped
 from damcha_core.experiments.data_check import StudyData, read_data
-from damcha_core.experiments.identity import Identity, code_hash
+from damcha_core.experiments.identity import code_hash
 from damcha_core.experiments.study import Study
 from damcha_core.experiments.study_observer import Score, StudyObserver
 
@@ -40,13 +41,13 @@ class RunOptions:
     """How a study is worked off.
 
     Attributes:
-        jobs: cells at a time.
+        jobs: cells at a time; None: one at a time here, all at once on a cluster.
         retry: take up again what has failed or diverged before this runner started.
         rerun: start over what is out of date; the old run folder is moved aside.
         skip_missing: leave out the tasks whose data are missing.
     """
 
-    jobs: int = 1
+    jobs: int | None = None
     retry: bool = False
     rerun: bool = False
     skip_missing: bool = False
@@ -71,12 +72,17 @@ class StudyOutcome:
         return int(any(one.state in bad for one in self.standings.values()))
 
 
+Executor = Callable[[Study, Sequence[Cell], StudyData, RunOptions, StudyObserver], StudyOutcome]
+"""Sees the cells of a study through, whose data are there and whose plan is stored."""
+
+
 def run_study(
     study: Study,
     options: RunOptions | None = None,
     observer: StudyObserver | None = None,
     *,
     only: Sequence[Cell] | None = None,
+    executor: Executor | None = None,
 ) -> StudyOutcome:
     """Work off a study.
 
@@ -85,6 +91,7 @@ def run_study(
         options: how.
         observer: told what happens.
         only: the cells to work on; None: all.
+        executor: where they run; None: here, as child processes.
 
     Returns:
         Where every cell of `only` stands.
@@ -94,10 +101,11 @@ def run_study(
         DataError: data are missing and are not to be skipped; nothing was started.
         DiskError: the folder cannot be written; cells that were at work have been stopped.
         Interrupted: a signal came; cells that were at work have saved themselves.
+        Others: as the executor says.
     """
     options = options or RunOptions()
     observer = observer or StudyObserver()
-    if options.jobs < 1:
+    if options.jobs is not None and options.jobs < 1:
         raise UsageError(f"--jobs {options.jobs}: give the number of cells at a time, at least 1")
     cells = study.cells if only is None else tuple(only)
     data = read_data(cells, observer.progress)
@@ -105,14 +113,28 @@ def run_study(
         data.require_all()
     study.store()
     study.folder.prepare()
+    return (executor or run_here)(study, cells, data, options, observer)
+
+
+def run_here(
+    study: Study,
+    cells: Sequence[Cell],
+    data: StudyData,
+    options: RunOptions,
+    observer: StudyObserver,
+) -> StudyOutcome:
+    """The executor of this machine: cells are child processes."""
     return Runner(study, cells, data, options=options, observer=observer).work()
 
 
-def threads_of_a_job(jobs: int) -> int:
+def threads_of_a_job(jobs: int | None) -> int:
     """The cores that this process may use, shared among the cells that run at a time."""
     usable = getattr(os, "sched_getaffinity", None)
     cores = len(usable(0)) if usable is not None else os.cpu_count() or 1
-    return max(1, cores // jobs)
+    granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    if granted.isdigit() and "SLURM_JOB_ID" in os.environ:
+        cores = min(cores, int(granted))  # not every cluster binds a job to its cores
+    return max(1, cores // (jobs or 1))
 
 
 class Runner:
@@ -140,7 +162,8 @@ class Runner:
         self.options = options
         self.observer = observer
         self.cells = [cell for cell in cells if cell.id in data.hashes]
-        self.threads = threads_of_a_job(options.jobs)
+        self.jobs = options.jobs or 1
+        self.threads = threads_of_a_job(self.jobs)
         self.children = ChildProcesses()
         self.standings: dict[str, Standing] = {}
         self.pending = list(self.cells)
@@ -160,8 +183,8 @@ class Runner:
             self.observer.notice(f"{task} is left out: {' '.join(text.split())}")
         left = sum(self.failed_before[cell.id] is None for cell in self.cells)
         self.observer.planned(len(self.cells), left)
-        with self.children, ThreadPoolExecutor(self.options.jobs) as pool:
-            workers = [pool.submit(self.take_turns) for _ in range(self.options.jobs)]
+        with self.children, ThreadPoolExecutor(self.jobs) as pool:
+            workers = [pool.submit(self.take_turns) for _ in range(self.jobs)]
             self.await_all(workers)
         if self.children.signal_number:
             raise Interrupted(
@@ -226,10 +249,15 @@ class Runner:
         run = self.folder.run(cell.id)
         identity = planned_identity(cell, run.path, code_hash(), self.data.hashes[cell.id])
         now = standing(self.folder, cell, identity)
-        resumes = self.prepare(cell, now, identity)
-        if resumes is None:
+        if not is_left(
+            now,
+            retry=self.options.retry,
+            rerun=self.options.rerun,
+            failed_before=self.failed_before[cell.id],
+        ):
             self.tell_finished(cell, now, 0.0)
             return
+        resumes = make_ready(self.folder, cell, now, identity)
         with self._telling:
             self.observer.started(cell, resumed=resumes)
         started = time.monotonic()
@@ -241,29 +269,6 @@ class Runner:
                 self.pending.append(cell)
             return
         self.tell_finished(cell, standing(self.folder, cell, identity), time.monotonic() - started)
-
-    def prepare(self, cell: Cell, now: Standing, identity: Identity) -> bool | None:
-        """Make ready what is to be run of a cell.
-
-        Returns:
-            Whether a run is there to be resumed; None: there is nothing to do.
-        """
-        starts_over = now.state is State.OUT_OF_DATE
-        if starts_over and not self.options.rerun:
-            return None
-        if now.state is State.DONE:
-            return None
-        if now.state in UNSUCCESSFUL:
-            if not (self.options.retry and now.record == self.failed_before[cell.id]):
-                return None
-            starts_over = bool(identity.differences(self.folder.begun(cell.id)))
-        if starts_over:
-            self.folder.set_aside(cell.id)
-        self.folder.forget_record(cell.id)
-        resumes = self.folder.run(cell.id).config_file.is_file()
-        if not resumes or self.folder.begun(cell.id) is None:
-            self.folder.store_begun(cell.id, identity.to_mapping())
-        return resumes
 
     def tell_finished(self, cell: Cell, now: Standing, seconds: float) -> None:
         """Keep where a cell stands and tell it, unless nothing happened."""

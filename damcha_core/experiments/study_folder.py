@@ -6,6 +6,7 @@ cells/<cell>.json     what the cell came to
 begun/<cell>.json     the identity that its run folder was begun under
 locks/<cell>.lock     held while a process works on the cell
 logs/<cell>.log       what its commands said
+slurm/                jobs of a cluster: which cell each has, what it said; see slurm.submission
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from damcha_core.experiments.cell import Cell
 from damcha_core.experiments.cell_state import Standing
@@ -37,3 +38,15 @@ class StudyObserver:
 
     def waiting(self, cells: Sequence[Cell]) -> None:
         """Nothing is left to start; other processes work on these."""
+
+    def submitted(self, job: str, cells: Sequence[Cell], logs: Path) -> None:
+        """Cells were given to a cluster as one job, whose logs are in a folder."""
+
+    def queued(self, running: Mapping[str, int], pending: int, reason: str) -> None:
+        """How the jobs of a cluster stand, now and then.
+
+        Args:
+            running: the last step that is on the disk, by cell at work.
+            pending: cells that wait.
+            reason: why they wait, in the cluster's words.
+        """

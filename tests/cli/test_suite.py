@@ -63,7 +63,15 @@ def test_a_dry_run_prints_the_commands_and_nothing_else():
         (("run", "study", "--seeds", "0"), 2, ["--seeds 0"]),
         (("run", "study", "--builtin", "--jobs", "0"), 2, ["--jobs 0"]),
         (("run", "study", "--budget", "smll"), 2, ["did you mean small?"]),
-        (("run", "study", "--executor", "cloud"), 2, ["there is only local"]),
+        (("run", "study", "--executor", "cloud"), 2, ["no executor called", "local, slurm"]),
+        (("run", "study", "--executor", "slrm"), 2, ["did you mean slurm?"]),
+        (("run", "study", "--slurm", "time=60"), 2, ["--slurm", "add --executor slurm"]),
+        (("run", "study", "--no-wait"), 2, ["--no-wait", "add --executor slurm"]),
+        (
+            ("run", "study", "--executor", "slurm", "--slurm", "tme=60"),
+            2,
+            ["no key 'tme'", "did you mean time?"],
+        ),
         (("run", "study", "--only", "cifer*"), 2, ["no cell is called so"]),
         (("run", "study", "--set", "train.lr=0"), 2, ["train.lr = 0"]),
         (("status", "x"), 4, ["no such folder"]),
@@ -121,6 +129,48 @@ def test_several_studies_are_listed_one_a_line():
     out = damcha("suite", "status").done().out
     assert "runs/other" in out
     assert "runs/tiny" in out
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_the_folder_of_a_study_goes_on_with_its_stored_choices():
+    words = ("--seeds", "2", "--set", "train.lr=2e-3", "--only", "*-mha-s1")
+    damcha("suite", "run", "tiny.toml", *words).done()
+    Path("tiny.toml").unlink()
+    record = damcha("suite", "run", "runs/tiny", "--json").json()
+    assert record["states"] == {"done": 4}
+    assert record["suite"] == "tiny"
+    assert status()["states"] == {"done": 4}
+    answer = damcha("suite", "run", "runs/tiny", "--seeds", "3", "--set", "train.lr=1e-3")
+    answer.refused(2, "runs/tiny", "choices made", "--seeds, --set")
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_the_runs_of_a_tuning_are_no_study_to_go_on_with():
+    damcha("suite", "tune", "tiny.toml", "--only", "*-mha-*")
+    answer = damcha("suite", "run", "runs/tiny/tune")
+    answer.refused(2, "holds the runs of damcha suite tune", most_lines=1)
+    assert not list(Path().glob("runs/tiny/tune/*/test.json"))
+
+
+def test_a_dry_run_shows_the_jobs_that_would_be_submitted():
+    words = ("suite", "run", "study", "--builtin", "--dry-run", "--executor", "slurm")
+    answer = damcha(*words, "--slurm", "partition=gpu", "--jobs", "3", "--only", "digits-*").done()
+    lines = answer.out.split("\n")
+    assert (lines[-1], answer.err, len(lines)) == ("", "", 16)
+    assert lines[0] == (
+        "# sbatch --job-name=damcha-study-builtin --array=0-13%3 --time=240 --cpus-per-task=2 "
+        "--partition=gpu --signal=USR2@120 --requeue"
+    )
+    folder = Path("runs/study-builtin").resolve()
+    assert lines[1] == f"damcha suite run {folder} --only digits-mha-s0 --jobs 1"
+    assert list(Path().iterdir()) == []
+
+
+def test_without_slurm_nothing_is_written(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer = damcha("suite", "run", "study", "--builtin", "--executor", "slurm")
+    answer.refused(2, "sbatch", "not on PATH", most_lines=1)
+    assert list(Path().iterdir()) == []
 
 
 def status(*more: str) -> dict[str, object]:
