@@ -11,6 +11,7 @@ from types import FrameType
 
 from damcha_core.errors import DamchaError
 from damcha_core.train.signals import SignalWatch
+from damcha_core.train.world import WORLD_VARIABLES
 
 
 class Stopped(DamchaError):  # noqa: N818 (being asked to stop is no error)
@@ -94,9 +95,11 @@ def child_environment(source: Path, threads: int) -> dict[str, str]:
         source: the folder that the packages lie in.
         threads: for every library that counts its own.
     """
+    # A study started under torchrun must not make processes of that run of its cells.
+    inherited = {name: text for name, text in os.environ.items() if name not in WORLD_VARIABLES}
     paths = [str(source), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
-        **os.environ,
+        **inherited,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "OMP_NUM_THREADS": str(threads),
     }

@@ -72,7 +72,8 @@ class StopRequest(SignalWatch):
 
     def __init__(self) -> None:
         super().__init__()
-        self.repeat_seconds = 0.0
+        # Slurm's signal comes to every process of a job, and once more from the parent of a run.
+        self.repeat_seconds = 2.0 if "SLURM_JOB_ID" in os.environ else 0.0
         self._first_at = 0.0
 
     def __bool__(self) -> bool:

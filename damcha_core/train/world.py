@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WORLD_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun sets so that the processes of a run find each other."""
+
 
 class ElsewhereError(DamchaError):
     """An error that another process of the run met, with its message and its exit code.

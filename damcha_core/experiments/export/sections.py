@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from damcha_core.experiments.export.adaptivity_tables import adaptivity_table
 from damcha_core.experiments.export.data_tables import tuning
 from damcha_core.experiments.export.score_tables import comparison_table, score_table
 from damcha_core.experiments.export.table import Column, Entry, Table, count, significant, words
-from damcha_core.experiments.results.plain_json import mapping_in
+from damcha_core.experiments.results.plain_json import mapping_in, text_in
 from damcha_core.experiments.results.study_report import StudyReport
 
 SHORT_HASH = 12
@@ -32,7 +34,10 @@ def reader_tables(report: StudyReport) -> list[Table]:
 def tuning_table(report: StudyReport) -> Table | None:
     """The learning rates that were tried, and which was taken."""
     found = tuning(report)
-    if not found.rows:
+    score = [column.key for column in found.columns].index("validation_score")
+    tried = {row[:2] for row in found.rows if row[score].value is not None}
+    shown = [row for row in found.rows if row[:2] in tried]
+    if not shown:
         return None
     columns = tuple(
         Column(column.key, column.title, is_text=True)
@@ -44,16 +49,29 @@ def tuning_table(report: StudyReport) -> Table | None:
             Entry(significant(e.value), e.value) if isinstance(e.value, float) else e
             for e in row[:-1]
         )
-        for row in found.rows
+        for row in shown
     )
     grid = report.study.tuning.get("grid")
-    budget = mapping_in(report.study.tuning, "budget")
     notes = []
     if isinstance(grid, list):
         notes.append(f"The same grid for every attention: {', '.join(map(str, grid))}.")
-    if budget:
-        notes.append(f"Budget of a trial: {', '.join(f'{k} {v}' for k, v in budget.items())}.")
+    notes += budget_notes(mapping_in(report.study.tuning, "budget"))
     return Table(found.name, found.title, columns, rows, tuple(notes))
+
+
+def budget_notes(budget: dict[str, Any]) -> list[str]:
+    """What a trial was allowed, of the budget in tuning.json."""
+    settings = mapping_in(budget, "settings")
+    parts = [f"{task} {_settings(mapping_in(settings, task))}" for task in settings]
+    parts += [f"every task {_settings(mapping_in(budget, 'set'))}"] if budget.get("set") else []
+    if not budget:
+        return []
+    name = text_in(budget, "name") or "?"
+    return [f"Budget of a trial, {name}: {'; '.join(parts) or 'the recipe of each task'}."]
+
+
+def _settings(table: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in table.items())
 
 
 def run_table(report: StudyReport) -> Table:

@@ -68,7 +68,14 @@ def mixed(tmp_path_factory) -> MadeStudy:
     tried = {"scores": {"0.001": 0.4, "0.003": 0.5}, "chosen": 0.003}
     write_json(
         folder / "tuning.json",
-        {"grid": [0.001, 0.003], "budget": {"epochs": 2}, "cells": {"digits/mha": tried}},
+        {
+            "grid": [0.001, 0.003],
+            "budget": {"name": "small", "settings": {"digits": {"train.epochs": 2}}, "set": {}},
+            "cells": {
+                "digits/mha": tried,
+                "digits/dcmha": {**tried, "scores": {"0.001": None, "0.003": None}, "chosen": None},
+            },
+        },
     )
     return made
 
@@ -156,7 +163,7 @@ def test_tuning_and_adaptivity_have_tables_of_their_own(mixed) -> None:
     tables = {table.name: table for table in reader_tables(report_of(mixed))}
     assert [e.text for e in column(tables["tuning"], "chosen")] == ["no", "yes"]
     assert any("0.001, 0.003" in note for note in tables["tuning"].notes)
-    assert any("epochs 2" in note for note in tables["tuning"].notes)
+    assert any("small: digits train.epochs 2." in note for note in tables["tuning"].notes)
     assert len(tables["adaptivity"].rows) == 4
     for quantity, expected in (
         ("explained_share_mean", 0.25),
