@@ -30,10 +30,7 @@ def print_profile(record: ProfileRecord) -> None:
     if not rows:
         return
     print_sizes(record, rows)
-    if record.main_length is None:
-        say()
-        say("every length is out of memory: choose shorter --lengths or a smaller --batch-size")
-    else:
+    if record.main_length is not None:
         print_step(record, rows, record.main_length)
         print_cost(rows, record.main_length)
     print_growth(record, rows)

@@ -63,7 +63,7 @@ def profile(
     exit code is 1. All are measured in turns on a stack of the published size, or that of a run
     file; a length for which the memory does not suffice is said to be one.
     """
-    from damcha_core.errors import UsageError
+    from damcha_core.errors import OutOfMemoryError, UsageError
     from damcha_core.profiling.plan import parse_attentions, plan_candidates
     from damcha_core.profiling.profile_file import check_place, read_profile, write_profile
 
@@ -87,11 +87,17 @@ def profile(
     if out is not None:
         check_place(out)
     record = _measured(candidates, tokens, Effort(repeats, seconds))
-    if out is not None:
-        write_profile(out, record)
-    _print(record, earlier, as_json)
+    try:
+        if out is not None:
+            write_profile(out, record)
+    finally:  # what was measured is not lost with the file
+        _print(record, earlier, as_json)
     if record.parity_failed:
         raise typer.Exit(1)
+    if record.main_length is None:
+        raise OutOfMemoryError(
+            "every length is out of memory: choose shorter --lengths or a smaller --batch-size"
+        )
 
 
 def _measured(

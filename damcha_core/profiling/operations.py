@@ -103,7 +103,8 @@ def counted_operations(run: Callable[[], object]) -> int:
     `GeneratedMatmul` too), what is computed a second time, and zeros that fill up blocks. A
     backward pass therefore counts more than twice the forward pass, by exactly
     - one product of queries with keys a fused attention, which keeps no scores, and
-    - the generation of the metrics in a causal damcha, which keeps no metrics.
+    - the last product of the generator in a causal damcha, which keeps its hidden layers and no
+      metrics.
 
     Args:
         run: the code, run once; with gradients if it makes them.

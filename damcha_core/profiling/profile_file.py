@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -14,7 +13,6 @@ from damcha_core.errors import DiskError, UsageError
 from damcha_core.profiling.profile_record import KIND, SCHEMA, ProfileRecord
 
 LARGEST_FILE = 64 * 2**20
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def read_profile(path: Path) -> ProfileRecord:
@@ -68,14 +66,25 @@ def check_place(path: Path) -> None:
     Raises:
         UsageError: its folder is missing or read-only, or something else than a profile is there.
     """
-    name = printable(str(path))
+    try:
+        _check_place(path, printable(str(path)))
+        # Permissions alone do not tell: only writing does.
+        temporary = _temporary(path)
+        temporary.touch()
+        temporary.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"--out {printable(str(path)[:100])} cannot be written: "
+            f"{os.strerror(error.errno or 0)}; name another file"
+        ) from None
+
+
+def _check_place(path: Path, name: str) -> None:
     if path.is_dir():
         raise UsageError(f"--out {name} is a folder; name a file in it")
     folder = path.parent
     if not folder.is_dir():
         raise UsageError(f"--out {name}: there is no folder {printable(str(folder))}; make it")
-    if not os.access(folder, os.W_OK):
-        raise UsageError(f"--out {name}: the folder cannot be written to")
     if path.exists():
         try:
             read_profile(path)
@@ -93,11 +102,10 @@ def write_profile(path: Path, record: ProfileRecord) -> None:
         record: the profile.
 
     Raises:
-        DiskError: the disk is full.
-        UsageError: the file cannot be written for another reason.
+        DiskError: the file cannot be written.
     """
     text = json.dumps(record.plain(), indent=2, allow_nan=False) + "\n"
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    temporary = _temporary(path)
     try:
         try:
             with temporary.open("w", encoding="utf-8", newline="\n") as file:
@@ -109,5 +117,9 @@ def write_profile(path: Path, record: ProfileRecord) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        kind = DiskError if error.errno in FULL else UsageError
-        raise kind(f"{printable(str(path))} cannot be written: {reason}") from error
+        raise DiskError(f"{printable(str(path))} cannot be written: {reason}") from error
+
+
+def _temporary(path: Path) -> Path:
+    """A file beside it, with a name that is short whatever the file's is."""
+    return path.with_name(f".tmp-profile-{os.getpid()}")

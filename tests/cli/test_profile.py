@@ -10,7 +10,9 @@ import pytest
 import torch
 from command_line import damcha, python
 
+from damcha_core.errors import DiskError
 from damcha_core.profiling import memory_limits, parity
+from damcha_core.profiling import profile_file as files
 from damcha_core.profiling.plan import DEFAULT_ATTENTIONS, DEFAULT_BATCH
 from damcha_core.profiling.profile_record import SCHEMA
 
@@ -165,6 +167,26 @@ def test_out_of_memory_lengths_are_marked(monkeypatch: pytest.MonkeyPatch) -> No
     assert "out of memory" in answer.out
     assert "mha causal at 90,000: not run: it would need about" in answer.out
     assert "a training step on 8 tokens" in answer.out
+
+
+def test_a_profile_without_a_length_that_fits_ends_with_six(monkeypatch) -> None:
+    monkeypatch.setattr(memory_limits, "available_memory", lambda device: 300_000)
+    arguments = ("--attention", "mha", "--causal", *SIZE, "--repeats", 1, "--seconds", 0)
+    answer = damcha("profile", *arguments, "--lengths", "90000")
+    assert (answer.code, answer.bug) == (6, None)
+    assert "error: every length is out of memory" in answer.err
+    assert "parameters" in answer.out
+
+
+def test_what_was_measured_is_shown_where_its_file_cannot_be_written(monkeypatch) -> None:
+    def full(*_: object) -> None:
+        raise DiskError("profile.json cannot be written: No space left on device")
+
+    monkeypatch.setattr(files, "write_profile", full)
+    answer = damcha("profile", *SMALL, "--out", "profile.json")
+    assert answer.code == 7
+    assert "No space left" in answer.err
+    assert "mha causal" in answer.out
 
 
 def test_a_failed_parity_shows_no_speed_and_ends_with_one(monkeypatch) -> None:

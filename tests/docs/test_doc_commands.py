@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import markdown_page as pages
 import pytest
+from tiny_runs import child_environment
 from typer.testing import CliRunner
 
 from damcha_cli.app import app
@@ -26,6 +29,7 @@ SHORTER = (
             *("--set", "eval.beam=1", "--set", "eval.max_new_tokens=2"),
         ),
     ),
+    ("damcha profile", ("--lengths", "8,16", "--repeats", "2")),
     ("damcha", ()),
 )
 
@@ -58,6 +62,13 @@ def check(command: str) -> None:
         assert set(words[1:]) <= TARGETS, command
     elif command in SET_UP:
         assert SET_UP[command] in MAKEFILE
+    elif words[0] == "torchrun":
+        short = ("--set", "train.max_steps=2")
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", *words[1:], *short],
+            env=child_environment(), capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
     else:
         assert words[0] == "damcha", f"no test knows how to run: {command}"
         extra = next(extra for part, extra in SHORTER if part in command)

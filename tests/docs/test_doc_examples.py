@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import markdown_page as pages
 import pytest
 
 from damcha_core.config.resolve import resolve
+from damcha_core.experiments.suite import load_suite
 
 
 @pytest.mark.parametrize("path", pages.pages_with("python"), ids=pages.page_name)
@@ -18,11 +20,14 @@ def test_the_python_blocks_of_a_page_run_in_its_order(path: Path, desk: Path):
 
 
 @pytest.mark.parametrize("path", pages.pages_with("toml"), ids=pages.page_name)
-def test_the_run_files_of_a_page_are_valid(path: Path, tmp_path: Path):
+def test_the_run_files_and_suites_of_a_page_are_valid(path: Path, tmp_path: Path):
     for number, block in enumerate(pages.blocks_in(path, "toml")):
-        file = tmp_path / f"{number}.toml"
+        file = tmp_path / f"page-{number}.toml"
         file.write_text(block.text, encoding="utf-8")
-        assert resolve(file)
+        if re.search("^attentions = ", block.text, re.MULTILINE):
+            assert load_suite(str(file)).attentions
+        else:
+            assert resolve(file)
 
 
 def test_the_quick_start_keeps_the_shape_of_x():

@@ -81,7 +81,8 @@ def load_like(suite, text):
 def test_what_a_command_says_is_what_the_cell_is(tmp_path, monkeypatch):
     """The flags and --set of the printed command resolve to the settings of the cell."""
     resolved = []
-    monkeypatch.setattr(train_command, "_start", lambda config, _json: resolved.append(config))
+    monkeypatch.setattr(train_command, "_start", lambda config, _world: resolved.append(config))
+    monkeypatch.setattr(train_command, "_print_outcome", lambda _outcome, _json: None)
     from damcha_cli.app import app
 
     more = (

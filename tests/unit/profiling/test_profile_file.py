@@ -75,6 +75,10 @@ def test_a_damaged_profile_is_refused_by_its_place(
         read_profile(file)
 
 
+def read_only(*_: object) -> None:
+    raise OSError(30, "Read-only file system")
+
+
 def test_places_that_cannot_be_read_or_written(tmp_path: Path, monkeypatch: Any) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_profile(tmp_path)
@@ -84,11 +88,25 @@ def test_places_that_cannot_be_read_or_written(tmp_path: Path, monkeypatch: Any)
         check_place(tmp_path)
     with pytest.raises(UsageError, match="no folder"):
         check_place(tmp_path / "none" / "file")
+    with pytest.raises(UsageError, match="File name too long"):
+        check_place(tmp_path / ("a" * 300))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "touch", read_only)
+        with pytest.raises(UsageError, match="cannot be written: Read-only"):
+            check_place(tmp_path / "profile.json")
     large = tmp_path / "large"
     large.write_text("{}")
     monkeypatch.setattr(profile_file, "LARGEST_FILE", 1)
     with pytest.raises(UsageError, match="larger than any"):
         read_profile(large)
+
+
+def test_a_name_of_the_longest_kind_can_be_written(record: ProfileRecord, tmp_path: Path) -> None:
+    file = tmp_path / ("a" * 250 + ".json")
+    check_place(file)
+    assert list(tmp_path.iterdir()) == []
+    write_profile(file, record)
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_full_disk_leaves_the_old_profile(
