@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 import signal
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,7 +76,7 @@ def _raw_batches(
             # trainer that was killed; forked ones end with it.
             multiprocessing_context="fork" if workers and sys.platform == "linux" else None,
             collate_fn=_as_it_is,
-            worker_init_fn=_ignore_signals,
+            worker_init_fn=partial(_begin_work, os.getpid()),
             # A generator of its own: the default one would advance torch's global state.
             generator=torch.Generator(),
         )
@@ -116,9 +118,16 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _ignore_signals(worker: int) -> None:
+def _begin_work(trainer: int, worker: int) -> None:
+    """Make a worker immune to signals, and end it if its trainer is gone already.
+
+    Torch's workers watch the process that is their parent when they begin to watch. A trainer that
+    was killed before that has handed them to another one, which they would serve for ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if os.getppid() != trainer:
+        os._exit(1)
 
 
 def _is_worker_trouble(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from damcha_core.data.augment import Augment
 from damcha_core.data.image_data import ImageSplit
-from damcha_core.data.loader import make_loader
+from damcha_core.data.loader import _begin_work, make_loader
 from damcha_core.data.order import batches, epoch_order
 from damcha_core.data.reconstruction_dataset import ReconstructionDataset
 from damcha_core.errors import DataError
@@ -119,6 +119,16 @@ def test_workers_end_with_a_failed_loader_though_its_traceback_is_held():
         collected(Probe(fail), keys_of(5), 2)
     assert multiprocessing.active_children() == []
     del held
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
+@pytest.mark.parametrize(("orphaned", "code"), [(False, 0), (True, 1)])
+def test_a_worker_whose_trainer_is_gone_when_it_begins_ends_at_once(orphaned, code):
+    trainer = os.getppid() if orphaned else os.getpid()
+    worker = multiprocessing.get_context("fork").Process(target=_begin_work, args=(trainer, 0))
+    worker.start()
+    worker.join(timeout=60)
+    assert worker.exitcode == code
 
 
 def test_process_ends_with_an_unfinished_loader():
