@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from damcha_core.errors import OutOfMemoryError, UsageError
+from damcha_core.errors import OutOfMemoryError, UsageError, is_failed_allocation
 from damcha_core.train.world import ALONE, World
 
 
@@ -76,14 +76,11 @@ def memory_errors() -> Iterator[None]:
     """Turn a failed allocation, of the device or the machine, into advice."""
     try:
         yield
-    except MemoryError as error:
-        raise _out_of_memory("the machine") from error
-    except torch.OutOfMemoryError as error:
-        raise _out_of_memory("the device") from error
-    except RuntimeError as error:
-        if "DefaultCPUAllocator" not in str(error) and "can't allocate memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:
+        if not is_failed_allocation(error):
             raise
-        raise _out_of_memory("the machine") from error
+        on_device = isinstance(error, torch.OutOfMemoryError)
+        raise _out_of_memory("the device" if on_device else "the machine") from error
 
 
 def _out_of_memory(where: str) -> OutOfMemoryError:
