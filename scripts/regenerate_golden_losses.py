@@ -7,10 +7,12 @@ the masks, the initialisation, a model, the optimiser), look at the difference i
 the commit why it moved. tests/integration/test_golden_losses.py compares with the stored numbers;
 a change that is not meant to move them must not need this script.
 
-Each task trains with `damcha` and with `mha`, in float64 on one CPU thread, on built-in data or on
-small pictures made here. `concepts` stands for the text tasks: `cldr` depends on the release of
-CLDR, the others read files. Its tokenizer is stored beside the losses, because another version of
-sentencepiece may train another one; delete it to have it made again.
+Each task trains with `mha`, and with `damcha` as it is by default and as version 0.1 had it (the
+start at the identity, and the random one, with the step of the matrix form), in float64 on one CPU
+thread, on built-in data or on small pictures made here. `concepts` stands for the text tasks:
+`cldr` depends on the release of CLDR, the others read files. Its tokenizer is stored beside the
+losses, because another version of sentencepiece may train another one; delete it to have it made
+again.
 
 Every setting is given below, so that neither a recipe nor a default has a part in the numbers; and
 the weights are drawn here, because torch draws others (in the last bit) on another CPU, and may
@@ -49,7 +51,6 @@ from damcha_core.train.trainer import Trainer  # noqa: E402
 
 STORED = ROOT / "tests" / "golden" / "training" / "losses.json"
 STORED_TOKENIZER = STORED.with_name("concepts.model")
-ATTENTIONS = ("damcha", "mha")
 TASKS = (*(row.name for row in task_rows() if not row.is_text), "concepts")
 STEPS = 20
 
@@ -109,14 +110,27 @@ DAMCHA: dict[str, Any] = {
     "attention.structure": "full",
     "attention.source": "adaptive",
     "attention.share": True,
-    # At the identity the metrics do not depend on their context.
-    "attention.init": "random",
     "attention.refresh": "token",
     "attention.refresh_ratio": 1.25,
     "attention.output": "head",
     "attention.rank": 0,
     "attention.mlp_hidden": [12, 20],
 }
+ATTENTIONS: dict[str, dict[str, Any]] = {
+    "damcha": {**DAMCHA, "attention.init": "random", "attention.lr_scale": 0.25},
+    "damcha-identity-matrix": {
+        **DAMCHA,
+        "attention.init": "identity",
+        "attention.lr_scale": "matrix",
+    },
+    "damcha-random-matrix": {
+        **DAMCHA,
+        "attention.init": "random",
+        "attention.lr_scale": "matrix",
+    },
+    "mha": {},
+}
+"""The settings of [attention] by the label of the stored losses; the label begins with the name."""
 PICTURES: dict[str, tuple[int, int]] = {"digits": (8, 2), "cifar10": (32, 8), "images": (16, 4)}
 """Side and patch side of each data set, in pixels."""
 
@@ -126,7 +140,7 @@ def golden_config(task: str, attention: str, data: Path, out: Path) -> RunConfig
 
     Args:
         task: name of the task.
-        attention: "damcha" or "mha".
+        attention: one of ATTENTIONS.
         data: a folder that write_data filled.
         out: the run folder.
     """
@@ -134,14 +148,14 @@ def golden_config(task: str, attention: str, data: Path, out: Path) -> RunConfig
     own: dict[str, Any] = {
         "run.task": task,
         "run.out": str(out),
-        "attention.name": attention,
+        "attention.name": attention.partition("-")[0],
         "data.root": str(data),
         "data.image_size": image_size,
         "model.patch_size": patch_size,
         "train.label_smoothing": 0.1 if task.endswith("-cls") else 0.0,
         **(TEXT if task_row(task).is_text else {}),
     }
-    return resolve(None, [], {**SETTINGS, **own, **(DAMCHA if attention == "damcha" else {})})
+    return resolve(None, [], {**SETTINGS, **own, **ATTENTIONS[attention]})
 
 
 def write_data(folder: Path) -> None:

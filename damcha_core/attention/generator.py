@@ -20,6 +20,7 @@ from damcha_core.attention.generated_matmul import generated_matmul
 from damcha_core.attention.parameter_groups import Factors
 from damcha_core.attention.structures import make_structure
 from damcha_core.attention.token_runs import run_of_token
+from damcha_core.catalog.damcha import LR_SCALE
 
 SOURCES = ("adaptive", "static")
 INITS = ("identity", "random")
@@ -36,11 +37,14 @@ class MetricGenerator(nn.Module):
         n_heads: number of heads H, at least 1.
         structure: "full", "symmetric", "psd", "low_rank", "diagonal" or "block_diagonal".
         output: form of full: "head" emits the H metrics m_i, "matrix" all of M. Both are one
-            function class, and train alike under the factors of `parameter_factors`.
+            function class, and train alike under lr_scale "matrix".
         source: "adaptive" for the MLP, "static" for a parameter in place of its output.
-        init: "identity" makes every m_i = I at first (a rank below K: its first R directions),
-            "random" is torch's default of a linear layer for the matrix form, and its row sum for
-            the head form; a static M is taken as the weight of such a layer with D inputs.
+        init: "random" is torch's default of a linear layer for the matrix form, and its row sum
+            for the head form; a static M is taken as the weight of such a layer with D inputs.
+            "identity" makes every m_i = I at first (a rank below K: its first R directions).
+        lr_scale: step size of what emits M, the last layer or a static M: a number above 0 is the
+            factor of its learning rate, "matrix" takes the factors under which the head form of
+            full follows the matrix form (see `parameter_factors`).
         rank: number of columns of the factors of psd and low_rank; 0: K for psd, max(1, K // 2)
             for low_rank.
         mlp_hidden: widths of the hidden layers of f, at least one.
@@ -57,7 +61,8 @@ class MetricGenerator(nn.Module):
         structure: str = "full",
         output: str = "head",
         source: str = "adaptive",
-        init: str = "identity",
+        init: str = "random",
+        lr_scale: str | float = LR_SCALE,
         rank: int = 0,
         mlp_hidden: Sequence[int] = (256, 512),
     ) -> None:
@@ -66,12 +71,15 @@ class MetricGenerator(nn.Module):
             raise ValueError(f"source must be one of {', '.join(SOURCES)}; got {source!r}")
         if init not in INITS:
             raise ValueError(f"init must be one of {', '.join(INITS)}; got {init!r}")
+        if lr_scale != "matrix" and not _is_positive(lr_scale):
+            raise ValueError(f"lr_scale must be 'matrix' or a number above 0, got {lr_scale!r}")
         if not mlp_hidden or min(mlp_hidden) < 1:
             raise ValueError(
                 f"mlp_hidden must list at least one width, each at least 1, got {mlp_hidden}"
             )
         self.d_model, self.n_heads = d_model, n_heads
         self.structure_name, self.output, self.source = structure, output, source
+        self.lr_scale = lr_scale
         self.structure = make_structure(structure, d_model, n_heads, output=output, rank=rank)
         n_numbers = self.structure.n_numbers
         if source == "static":
@@ -245,11 +253,18 @@ class MetricGenerator(nn.Module):
         return f"structure={self.structure_name}, output={self.output}, source={self.source}{rank}"
 
     def parameter_factors(self) -> dict[str, Factors]:
-        """Factors under which the head form follows the AdamW trajectory of the matrix form."""
-        n_blocks = self.structure.row_sum
-        if n_blocks == 1:
+        """Factors of the parameters that emit M, as `lr_scale` says.
+
+        Under "matrix" the head form of full follows the AdamW trajectory of the matrix form: a
+        number that stands for H entries of M moves as the sum of those entries would.
+        """
+        if self.lr_scale == "matrix":
+            n_blocks = self.structure.row_sum
+            factors = Factors(lr=n_blocks, decay=1.0 / n_blocks, norm=n_blocks)
+        else:
+            factors = Factors(lr=float(self.lr_scale))
+        if factors == Factors():
             return {}
-        factors = Factors(lr=n_blocks, decay=1.0 / n_blocks, norm=n_blocks)
         return dict.fromkeys(
             ("static",) if self.is_static else ("last_weight", "last_bias"), factors
         )
@@ -257,6 +272,12 @@ class MetricGenerator(nn.Module):
     def undecayed_parameters(self) -> tuple[str, ...]:
         """Names of the own parameters that weight decay leaves alone."""
         return ("static",) if self.is_static else ("last_bias",)
+
+
+def _is_positive(value: str | float) -> bool:
+    if isinstance(value, bool | str):
+        return False
+    return math.isfinite(value) and value > 0
 
 
 def linear(hidden_S: Tensor, weight_ES: Tensor, bias_E: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from damcha_core.config.added_keys import without_added_keys
 from damcha_core.config.document import to_mapping
 from damcha_core.config.schema import RunConfig
 
@@ -32,13 +33,13 @@ def config_hash(config: RunConfig) -> str:
 
     Returns:
         64 hexadecimal digits: sha256 of the settings as JSON with sorted keys and shortest
-        round-trip floats, without run.name, run.out, run.device, run.threads, data.root and
-        data.workers.
+        round-trip floats, without run.name, run.out, run.device, run.threads, data.root,
+        data.workers, and keys that came later with the value of the version before them.
     """
     decisive = {
         # adding 0.0 makes -0.0 and 0.0, which are equal, alike on paper too
         key: value + 0.0 if isinstance(value, float) else value
-        for key, value in flat(config).items()
+        for key, value in without_added_keys(flat(config)).items()
         if key not in NOT_IDENTITY
     }
     text = json.dumps(decisive, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from damcha_core.catalog.damcha import LR_SCALE
 from damcha_core.config.values import Settings, Widths
 
 LARGEST_D_FF = 262_144
@@ -27,8 +28,15 @@ class DamchaOptions(Settings):
         description="One generator (or one static M) for the whole stack, not one a layer.",
     )
     init: Literal["identity", "random"] = Field(
-        default="identity",
-        description="Start: every head's metric the identity (plain dot products), or random.",
+        default="random",
+        description="Start: random, as torch draws the weights of a linear layer, or every head's "
+        "metric the identity (plain dot products).",
+    )
+    lr_scale: Literal["matrix"] | Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=LR_SCALE,
+        description="Factor of the learning rate of what emits M, the last layer of the generator "
+        'or a static M. "matrix": the whole M\'s step, n_heads for output head of full and 1 '
+        "elsewhere.",
     )
     output: Literal["head", "matrix"] = Field(
         default="head",

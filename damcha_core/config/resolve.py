@@ -10,6 +10,7 @@ from typing import Any
 
 from damcha_core.catalog.names import nearest
 from damcha_core.catalog.tasks import task_rows
+from damcha_core.config.added_keys import with_added_keys
 from damcha_core.config.assembly import assemble
 from damcha_core.config.overrides import (
     Layer,
@@ -92,8 +93,9 @@ def config_from_run(
         flags: dotted key -> value of the flags that were given; None as a value: not given.
 
     Returns:
-        Complete, checked settings; neither a recipe nor DAMCHA_DATA has a part in them, so a
-        later version with other recipes reads the same settings.
+        Complete, checked settings; neither a recipe nor DAMCHA_DATA has a part in them, and a key
+        that came later has the value that was meant without it (see added_keys), so a later
+        version reads the same settings.
 
     Raises:
         CheckpointError: the folder holds no run.toml.
@@ -107,7 +109,7 @@ def config_from_run(
         raise CheckpointError(f"{name}: there is no such file; a run folder holds a {RUN_FILE}")
     problems: list[str] = []
     layers = [
-        layer_from_mapping(read_toml(path), name, problems),
+        with_added_keys(layer_from_mapping(read_toml(path), name, problems)),
         layer_from_sets(sets, problems),
         layer_from_flags(flags or {}, problems),
     ]

@@ -179,3 +179,18 @@ def test_data_workers_move_no_bit(tmp_path, unbroken):
     run = rewind(unbroken, tmp_path / "run", 10)
     go_on(run, **NO_SAVES, **{"data.workers": 2})
     assert fingerprint(run) == fingerprint(unbroken)
+
+
+@pytest.mark.slow
+def test_a_run_stored_without_an_added_key_resumes_as_it_was_trained(tmp_path):
+    """As version 0.1 left it: no lr_scale in run.toml, trained with the step of the matrix form."""
+    then: dict[str, object] = {"attention.lr_scale": "matrix", "train.epochs": 2}
+    train(tmp_path / "whole", **then)
+    train(tmp_path / "old", **then, **{"train.stop_after_epochs": 1})
+    file = tmp_path / "old" / "run.toml"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith("lr_scale")]
+    assert len(kept) == len(lines) - 1
+    file.write_text("".join(kept), encoding="utf-8")
+    go_on(tmp_path / "old", **{"train.stop_after_epochs": 0})
+    assert fingerprint(tmp_path / "old") == fingerprint(tmp_path / "whole")

@@ -34,6 +34,7 @@ CHANGES: dict[str, object] = {
     "model.n_heads": N_HEADS,
     "model.dropout": 0.0,
     "attention.mlp_hidden": [12],
+    "attention.lr_scale": "matrix",
     "train.precision": "float64",
     "train.batch_size": 16,
     "train.accumulate": 2,

@@ -19,7 +19,7 @@ from damcha_core.config.identity import flat
 
 TOLERANCE = 1e-7
 TASKS = [*(row.name for row in task_rows() if not row.is_text), "concepts"]
-ATTENTIONS = ("damcha", "mha")
+ATTENTIONS = ("damcha", "damcha-identity-matrix", "damcha-random-matrix", "mha")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_the_file_holds_these_tasks_and_nothing_else(script, stored):
 @pytest.mark.parametrize("task", TASKS)
 def test_no_setting_is_left_to_a_recipe_or_a_default(script, data, tmp_path, task, attention):
     config = script.golden_config(task, attention, data, tmp_path / "run")
-    given = {*script.SETTINGS, *(script.DAMCHA if attention == "damcha" else ())}
+    given = {*script.SETTINGS, *script.ATTENTIONS[attention]}
     own = {"run.task", "run.out", "attention.name", "data.root"}
     own |= {"data.image_size", "model.patch_size"}
     assert set(flat(config)) == given | own

@@ -27,6 +27,7 @@ class Stack(nn.Module):
             output=output,
             source=source,
             init="random",
+            lr_scale="matrix",
             **({} if source == "static" else {"mlp_hidden": (7, 11)}),
         )
         self.shared = stack.shared

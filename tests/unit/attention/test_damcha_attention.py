@@ -39,8 +39,8 @@ def tokens(dtype: torch.dtype = torch.float64) -> torch.Tensor:
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("structure", [s for s in STRUCTURES if s != "low_rank"])
-def test_a_fresh_layer_is_plain_dot_product_attention(structure: str, is_causal: bool) -> None:
-    layer = DamchaAttention(WIDTH, HEADS, structure=structure).double()
+def test_an_identity_layer_is_plain_dot_product_attention(structure: str, is_causal: bool) -> None:
+    layer = DamchaAttention(WIDTH, HEADS, structure=structure, init="identity").double()
     x = tokens()
     heads = layer.split_heads(x)
     plain = functional.scaled_dot_product_attention(

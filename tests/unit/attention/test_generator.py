@@ -7,6 +7,7 @@ import torch
 
 from damcha_core.attention import Factors, MetricGenerator
 from damcha_core.attention.structures import STRUCTURES
+from damcha_core.catalog.damcha import LR_SCALE
 
 HEADS, WIDTH = 5, 15
 EYE = torch.eye(3)
@@ -19,8 +20,8 @@ def make(**options: object) -> MetricGenerator:
 @pytest.mark.parametrize("source", ["adaptive", "static"])
 @pytest.mark.parametrize("output", ["head", "matrix"])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_fresh_metrics_are_the_identity(structure: str, output: str, source: str) -> None:
-    generator = make(structure=structure, output=output, source=source)
+def test_metrics_can_start_at_the_identity(structure: str, output: str, source: str) -> None:
+    generator = make(structure=structure, output=output, source=source, init="identity")
     metrics = generator.head_metrics(torch.randn(2, 4, WIDTH))
     eye = torch.diag(torch.tensor([1.0, 0.0, 0.0])) if structure == "low_rank" else EYE
     torch.testing.assert_close(metrics, eye.expand(2, 4, HEADS, 3, 3), rtol=0, atol=1e-6)
@@ -30,8 +31,12 @@ def test_fresh_metrics_are_the_identity(structure: str, output: str, source: str
 
 @pytest.mark.parametrize("source", ["adaptive", "static"])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_a_random_start_differs_from_the_identity(structure: str, source: str) -> None:
-    generator = make(structure=structure, source=source, init="random")
+def test_the_default_start_is_random(structure: str, source: str) -> None:
+    torch.manual_seed(3)
+    generator = make(structure=structure, source=source)
+    torch.manual_seed(3)
+    named = make(structure=structure, source=source, init="random")
+    assert all(map(torch.equal, generator.parameters(), named.parameters()))
     metrics = generator.head_metrics(torch.randn(1, WIDTH))
     assert (metrics - EYE).abs().max() > 0.1
 
@@ -102,19 +107,35 @@ def test_the_matrix_is_seen_where_there_is_one(redraw) -> None:
     assert m.shape == (2, WIDTH, WIDTH)
     blocks = m.view(2, HEADS, 3, HEADS, 3)
     torch.testing.assert_close(blocks.sum(3), matrix.head_metrics(context))
-    static = make(output="matrix", source="static")
+    static = make(output="matrix", source="static", init="identity")
     assert torch.equal(static.metric_matrix(context), torch.eye(WIDTH).expand(2, -1, -1))
     with pytest.raises(ValueError, match="build the layer with output='matrix'"):
         make().metric_matrix(context)
 
 
 def test_factors_of_the_two_forms() -> None:
-    shared = Factors(lr=5.0, decay=0.2, norm=5.0)
-    assert make().parameter_factors() == {"last_weight": shared, "last_bias": shared}
-    assert make(source="static").parameter_factors() == {"static": shared}
-    assert make(output="matrix").parameter_factors() == {}
+    shared, alike = Factors(lr=5.0, decay=0.2, norm=5.0), {"lr_scale": "matrix"}
+    assert make(**alike).parameter_factors() == {"last_weight": shared, "last_bias": shared}
+    assert make(source="static", **alike).parameter_factors() == {"static": shared}
+    assert make(output="matrix", **alike).parameter_factors() == {}
     for structure in STRUCTURES[1:]:
-        assert make(structure=structure).parameter_factors() == {}
+        assert make(structure=structure, **alike).parameter_factors() == {}
+
+
+@pytest.mark.parametrize("output", ["head", "matrix"])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_number_is_the_factor_of_the_rate_of_what_emits_m(structure: str, output: str) -> None:
+    form = {"structure": structure, "output": output}
+    for scale in (0.25, 3, 1e-3):
+        slow = Factors(lr=float(scale))
+        adaptive = make(**form, lr_scale=scale).parameter_factors()
+        assert adaptive == {"last_weight": slow, "last_bias": slow}
+        assert make(**form, lr_scale=scale, source="static").parameter_factors() == {"static": slow}
+    assert make(**form, lr_scale=1).parameter_factors() == {}
+    assert make(**form).parameter_factors() == make(**form, lr_scale=LR_SCALE).parameter_factors()
+
+
+def test_what_is_not_decayed() -> None:
     assert make().undecayed_parameters() == ("last_bias",)
     assert make(source="static").undecayed_parameters() == ("static",)
 
@@ -124,6 +145,12 @@ def test_factors_of_the_two_forms() -> None:
     [
         ({"source": "constant"}, "source must be one of adaptive, static"),
         ({"init": "zeros"}, "init must be one of identity, random"),
+        ({"lr_scale": "head"}, "lr_scale must be 'matrix' or a number above 0"),
+        ({"lr_scale": 0.0}, "lr_scale must be 'matrix' or a number above 0"),
+        ({"lr_scale": -1}, "lr_scale must be 'matrix' or a number above 0"),
+        ({"lr_scale": float("nan")}, "lr_scale must be 'matrix' or a number above 0"),
+        ({"lr_scale": float("inf")}, "lr_scale must be 'matrix' or a number above 0"),
+        ({"lr_scale": True}, "lr_scale must be 'matrix' or a number above 0"),
         ({"mlp_hidden": ()}, "mlp_hidden must list at least one width"),
         ({"mlp_hidden": (8, 0)}, "mlp_hidden must list at least one width"),
         ({"structure": "tridiagonal"}, "structure must be one of"),

@@ -63,7 +63,7 @@ def test_every_trained_parameter_is_in_one_group_under_its_name() -> None:
 
 @pytest.mark.parametrize("source", ["adaptive", "static"])
 def test_a_shared_generator_is_trained_once_with_its_factors(source: str) -> None:
-    stack = build_damcha(15, 5, 3, source=source, mlp_hidden=(7, 11))
+    stack = build_damcha(15, 5, 3, source=source, mlp_hidden=(7, 11), lr_scale="matrix")
     model = nn.ModuleDict({"shared": stack.shared, "layers": nn.ModuleList(stack.layers)})
     groups = parameter_groups(model, lr=0.1, weight_decay=0.5)
     if source == "static":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Union, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import pytest
 from pydantic import ValidationError
@@ -20,8 +20,8 @@ KEYS = dotted_keys()
 DESIGN = {
     "run": "task name out seed device threads deterministic",
     "model": "d_model n_heads d_ff n_layers dropout patch_size causal",
-    "attention": "name shared_dim structure source share init output rank mlp_hidden refresh "
-    "refresh_ratio gate matched_d_ff matched_n_layers",
+    "attention": "name shared_dim structure source share init lr_scale output rank mlp_hidden "
+    "refresh refresh_ratio gate matched_d_ff matched_n_layers",
     "data": "root image_size mask_ratio source_lang target_lang tokenizer vocab_size max_tokens "
     "workers verify",
     "train": "epochs max_steps batch_size batch_tokens accumulate lr weight_decay warmup_steps "
@@ -47,6 +47,11 @@ def bounds(field):
     return low, "ge" in found, high, "le" in found
 
 
+def plain_part(kind):
+    """A part of a union without its range."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
 def wrong_values(field):
     """Values that a field must refuse: other types, and just outside the range."""
     kind = field.annotation
@@ -55,6 +60,8 @@ def wrong_values(field):
         return [*common, 0, 1, 1.0, "true", ""]
     if kind is str:
         return [*common, 1, True, 1.5, "a\nb", "a\x00b", "\ud800"]
+    if get_origin(kind) is Union and float in (plain_part(part) for part in get_args(kind)):
+        return [*common, 0, -1, 0.0, 1001, True, 10**400, "", "none", "0.5", "Matrix"]
     if get_origin(kind) is Union:
         return [*common, 0, -1, 1.0, 1.5, True, 10**7, 10**400, "", "none", "16", "Token"]
     if get_origin(kind) is Literal:
