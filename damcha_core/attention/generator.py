@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from damcha_core.attention.generated_matmul import generated_matmul
 from damcha_core.attention.parameter_groups import Factors
+from damcha_core.attention.refresh import run_of_token
 from damcha_core.attention.structures import make_structure
-from damcha_core.attention.token_runs import run_of_token
 from damcha_core.catalog.damcha import LR_SCALE
 
 SOURCES = ("adaptive", "static")

@@ -5,11 +5,12 @@ Shapes: B batch, N tokens, J metrics of a sequence, D width, H heads, K head wid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from damcha_core.attention.pooling import prefix_mean
-from damcha_core.attention.token_runs import run_of_token
 from damcha_core.catalog.refresh_schedule import RefreshSchedule
 
 
@@ -41,6 +42,12 @@ class Refresh(RefreshSchedule):
         run_BN = run_N[(count_BN - 1).clamp(min=0)]
         held_BND = contexts_BJD.take_along_dim(run_BN.unsqueeze(-1), 1)
         return torch.where(count_BN.unsqueeze(-1) > 0, held_BND, held_BND.new_zeros(()))
+
+
+def run_of_token(lengths: Sequence[int], device: torch.device) -> Tensor:
+    """Number of the run of each token, (N,), for runs of these lengths."""
+    runs = [run for run, length in enumerate(lengths) for _ in range(length)]
+    return torch.tensor(runs, dtype=torch.long, device=device)
 
 
 class Packing:

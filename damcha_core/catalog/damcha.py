@@ -125,8 +125,7 @@ def damcha_multiply_adds(preset: Mapping[str, object]) -> MultiplyAdds:
     Returns:
         A function: for every layer 2 N D^2 for the projections, 2 N^2 D for scores and sums, N
         times the application of a metric, and the generator once for each context: one a sequence,
-        or causal one for each refresh count up to N. The zeros that fill up the blocks of a
-        grouped refresh are not counted.
+        or causal one for each refresh count up to N.
     """
 
     def count(

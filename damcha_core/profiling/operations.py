@@ -100,11 +100,13 @@ def counted_operations(run: Callable[[], object]) -> int:
     """Operations of the products of matrices that torch runs while the code does.
 
     Everything is counted that reaches a kernel: forward, backward (those of our own
-    `GeneratedMatmul` too), what is computed a second time, and zeros that fill up blocks. A
-    backward pass therefore counts more than twice the forward pass, by exactly
-    - one product of queries with keys a fused attention, which keeps no scores, and
-    - the last product of the generator in a causal damcha, which keeps its hidden layers and no
-      metrics.
+    `GeneratedMatmul` too), and what is computed a second time. A backward pass therefore counts
+    other than twice the forward pass, by exactly
+    - one product more of queries with keys a fused attention, which keeps no scores,
+    - the last product of the generator once more in a causal damcha whose metrics are too large to
+      be kept (KEPT_BYTES), and
+    - one product of the metrics with tokens less in a causal damcha, whose gradients of metrics are
+      outer products of single rows and run as pointwise multiplications.
 
     Args:
         run: the code, run once; with gradients if it makes them.

@@ -51,7 +51,12 @@ def _chunked(request, n_groups: int, monkeypatch) -> None:
     monkeypatch.setattr(MODULE, "CHUNK_BYTES", request.param * n_groups * ROWS * COLUMNS * 8)
 
 
-@pytest.mark.usefixtures("_chunked")
+@pytest.fixture(params=[0, 2**26], ids=["generated anew", "kept"])
+def _kept(request, monkeypatch) -> None:
+    monkeypatch.setattr(MODULE, "KEPT_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("_chunked", "_kept")
 @pytest.mark.parametrize("runs", RUNS, ids=str)
 def test_values_and_gradients_are_those_of_the_written_out_formula(n_groups: int, runs) -> None:
     tensors = arguments(n_groups, n_runs=len(runs or range(TOKENS)))
@@ -73,6 +78,24 @@ def test_gradcheck(n_groups: int, runs, monkeypatch) -> None:
     assert torch.autograd.gradcheck(lambda *t: generated_matmul(*t, runs), tensors, fast_mode=True)
 
 
+def test_both_backward_passes_have_the_same_bits(n_groups: int, monkeypatch) -> None:
+    gradients = []
+    for bound in (0, 2**26):
+        monkeypatch.setattr(MODULE, "KEPT_BYTES", bound)
+        tensors = arguments(n_groups, torch.float32)
+        out = generated_matmul(*tensors)
+        gradients.append(torch.autograd.grad(out.square().sum(), tensors))
+    assert all(map(torch.equal, *gradients))
+
+
+def test_a_backward_pass_can_be_repeated(n_groups: int) -> None:
+    tensors = arguments(n_groups)
+    out = generated_matmul(*tensors).square().sum()
+    first = torch.autograd.grad(out, tensors, retain_graph=True)
+    assert all(map(torch.equal, first, torch.autograd.grad(out, tensors)))
+
+
+@pytest.mark.usefixtures("_kept")
 @pytest.mark.parametrize("wanted", NAMES)
 def test_one_gradient_can_be_asked_for_alone(wanted: str) -> None:
     tensors = arguments(HEADS)
@@ -147,6 +170,7 @@ def test_weight_gradients_of_many_chunks_are_added_up_in_float32(monkeypatch) ->
 def test_the_peak_stays_below_a_quarter_of_all_matrices(run: int, monkeypatch) -> None:
     n_batch, n_tokens, n_heads, width, inputs = 8, 128 * run, 8, 16, 32
     monkeypatch.setattr(MODULE, "CHUNK_BYTES", 2**18)
+    monkeypatch.setattr(MODULE, "KEPT_BYTES", 0)
     tensors = [
         torch.randn(s).requires_grad_()
         for s in (
@@ -171,10 +195,60 @@ def test_the_peak_stays_below_a_quarter_of_all_matrices(run: int, monkeypatch) -
     assert 0 < peak - products < quarter, f"{peak - products:,} bytes"
 
 
+def test_matrices_are_kept_up_to_the_bound_and_not_beyond(monkeypatch) -> None:
+    n_batch, n_tokens, n_heads, width, inputs = 2, 64, 4, 8, 16
+    tensors = [
+        torch.randn(s).requires_grad_()
+        for s in (
+            (n_batch, n_tokens, n_heads, width),
+            (n_batch, n_tokens, inputs),
+            (n_heads, width, width, inputs),
+            (n_heads, width, width),
+        )
+    ]
+    all_matrices = n_batch * n_tokens * n_heads * width * width * 4
+    chunk = all_matrices // 8
+    monkeypatch.setattr(MODULE, "CHUNK_BYTES", chunk)
+
+    def held(bound: int) -> int:
+        """Bytes that the graph of a forward pass holds beside its arguments and its output."""
+        monkeypatch.setattr(MODULE, "KEPT_BYTES", bound)
+        out = generated_matmul(*tensors)
+        saved = _operator(out.grad_fn).saved_tensors
+        own = {tensor.data_ptr() for tensor in tensors}
+        return sum(t.nbytes for t in saved if t.data_ptr() not in own)
+
+    def peak(bound: int) -> int:
+        monkeypatch.setattr(MODULE, "KEPT_BYTES", bound)
+        grad = torch.randn(n_batch, n_tokens, n_heads, width)
+        for tensor in tensors:
+            tensor.grad = None
+        return measure_memory(lambda: generated_matmul(*tensors).backward(grad), "cpu").added_bytes
+
+    assert held(all_matrices) == all_matrices
+    assert held(all_matrices - 1) == 0
+    # Above the gradients: what is kept, the chunk of gradients of matrices, and the output with
+    # one tensor of its size.
+    gradients = sum(tensor.nbytes for tensor in tensors)
+    two_outputs = 2 * tensors[0].nbytes
+    assert peak(all_matrices) <= gradients + all_matrices + chunk + two_outputs
+    assert peak(0) <= gradients + 2 * chunk + two_outputs
+    with torch.no_grad():
+        added = measure_memory(lambda: generated_matmul(*tensors), "cpu").added_bytes
+    assert added <= all_matrices, "nothing is kept where there is no backward pass"
+
+
 def test_the_written_out_formula_fails_the_bound_on_the_peak() -> None:
     tensors = arguments(HEADS)
     peak = measure_memory(lambda: written_out(*tensors).sum().backward(), "cpu").added_bytes
     assert peak > BATCH * TOKENS * HEADS * ROWS * COLUMNS * 8
+
+
+def _operator(node):
+    """The operator among the last operations of a graph."""
+    while not hasattr(node, "saved_tensors"):
+        ((node, _),) = node.next_functions
+    return node
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:

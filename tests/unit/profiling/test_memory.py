@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import math
 import weakref
 
@@ -14,6 +15,9 @@ from torch.nn import functional
 from damcha_core.attention import build_attention
 from damcha_core.models.transformer import TransformerPC
 from damcha_core.profiling.memory import MemoryUse, measure_memory
+
+# The function of the same name hides the module from a plain import.
+KEPT_BYTES = importlib.import_module("damcha_core.attention.generated_matmul").KEPT_BYTES
 
 BOTH = pytest.mark.parametrize("is_causal", [False, True])
 FLOAT = 4
@@ -144,14 +148,14 @@ def test_growth_with_the_length(is_causal: bool) -> None:
 
 @pytest.mark.parametrize("name", ["damcha", "damcha-symmetric", "damcha-geometric"])
 def test_causal_damcha_never_holds_a_metric_for_every_token(name: str) -> None:
-    """[B, N, D, K] of it would be 64 MiB; the whole layer with its gradients takes less."""
-    b, n, d, heads = 4, 2048, 64, 2
+    """[B, N, D, K] of it would be 128 MiB; the whole layer with its gradients takes less."""
+    b, n, d, heads = 8, 2048, 64, 2
     layer = build_attention(name, d, heads, 1, options={"mlp_hidden": (16, 8)}).layers[0]
     x = torch.randn(b, n, d, requires_grad=True)
     found = measure_memory(lambda: layer(x, is_causal=True).sum().backward(), "cpu")
     metrics = FLOAT * b * n * d * (d // heads)
-    assert metrics == 64 * 2**20
-    assert 10 * FLOAT * b * n * d < found.added_bytes < metrics
+    assert metrics == 128 * 2**20 > KEPT_BYTES
+    assert 6 * FLOAT * b * n * d < found.added_bytes < metrics
 
 
 def test_the_written_out_metrics_fail_that_bound() -> None:

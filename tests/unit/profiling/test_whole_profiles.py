@@ -66,8 +66,12 @@ def test_counts_are_those_of_the_formulas(record: ProfileRecord) -> None:
                 model.backward,
             )
             assert found.counted_flops is not None
-            # Never less than the model needs; more by what is computed a second time.
-            assert model.total <= found.counted_flops <= 1.5 * model.total
+            # Less by the outer products of a causal damcha, a product of its metrics; more by what
+            # is computed a second time.
+            width = candidate.stack.d_model // candidate.stack.n_heads
+            outer = 2 * 4 * found.length * candidate.stack.d_model * width
+            outer *= candidate.stack.n_layers if candidate.stack.row.name == "damcha" else 0
+            assert model.total - outer <= found.counted_flops <= 1.5 * model.total
 
 
 def test_a_shared_generator_is_counted_once() -> None:
