@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from damcha_core.data.file_name import printable_name
 from damcha_core.errors import DataError
+from damcha_core.files import printable_name
 
 MAX_FILE_BYTES = 512 * 2**20
 MAX_OPCODES = 4_000_000

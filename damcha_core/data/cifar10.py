@@ -16,10 +16,10 @@ from damcha_core.data.augment import Augment
 from damcha_core.data.batch_file import read_batch_file
 from damcha_core.data.cifar_archive import fetch_files
 from damcha_core.data.cifar_published import Published
-from damcha_core.data.file_name import md5_of, printable_name
 from damcha_core.data.image_data import ImageData, ImageSplit
 from damcha_core.data.notify import Notify, no_notice
 from damcha_core.errors import DataError
+from damcha_core.files import md5_of, printable_name
 
 IMAGE_SIZE = 32
 _PIXELS = 3 * IMAGE_SIZE**2

@@ -14,9 +14,9 @@ from typing import Any
 from filelock import FileLock
 
 from damcha_core.data.cifar_published import Published
-from damcha_core.data.file_name import md5_of, printable_name
 from damcha_core.data.notify import Notify
 from damcha_core.errors import DataError
+from damcha_core.files import md5_of, printable_name
 
 CONNECT_SECONDS = 4.0
 READ_SECONDS = 30.0

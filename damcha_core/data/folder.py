@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from damcha_core.data.augment import Augment
-from damcha_core.data.file_name import printable_name
 from damcha_core.data.image_data import ImageData, ImageSplit
 from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.picture import PictureError, decode_rgb, quiet_pillow
@@ -29,6 +28,7 @@ from damcha_core.data.picture_files import (
     split_folders,
 )
 from damcha_core.errors import DataError
+from damcha_core.files import printable_name
 
 MAX_BYTES = 8 * 2**30
 NAMED_FILES = 5

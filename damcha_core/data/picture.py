@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from damcha_core.data.file_name import printable_name
 from damcha_core.errors import DataError
+from damcha_core.files import printable_name
 
 MAX_PIXELS = 89_478_485
 """Largest picture that is decoded: a quarter GiB of RGB. Larger ones may be decompression bombs."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from damcha_core.data.file_name import name_position, printable_name
 from damcha_core.errors import DataError
+from damcha_core.files import name_position, printable_name
 
 SplitName = Literal["train", "valid", "test"]
 HELD_OUT_SHARE = 0.1

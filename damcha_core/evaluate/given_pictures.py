@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from damcha_core.data.file_name import printable_name
 from damcha_core.data.image_data import ImageSplit
 from damcha_core.data.picture import PictureError, open_rgb
 from damcha_core.errors import DataError
+from damcha_core.files import printable_name
 
 
 def open_pictures(

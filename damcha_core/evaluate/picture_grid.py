@@ -10,7 +10,6 @@ Legend: C channels, S image side, N panels.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from torch import Tensor
 from torchvision.utils import make_grid
 
 from damcha_core.errors import ConfigError, DiskError, ShapeError
+from damcha_core.files import replace_file
 
 TITLES = ("original", "masked", "restored")
 LEGEND = "masked: hidden patches are hatched grey; restored: visible patches are the original's"
@@ -122,17 +122,10 @@ def write_picture_grid(
     """
     check_grid_path(path)
     canvas, geometry = draw_picture_grid(rows, scale=scale, note=note)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            canvas.save(file, format="PNG")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        replace_file(path, lambda file: canvas.save(file, format="PNG"))
     except OSError as error:
         raise DiskError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return geometry
 
 

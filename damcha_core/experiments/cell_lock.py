@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from damcha_core.train.disk import disk_errors
+from damcha_core.files import disk_errors
 
 
 class CellLock:

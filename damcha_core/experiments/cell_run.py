@@ -17,8 +17,8 @@ from damcha_core.experiments.cell import Cell
 from damcha_core.experiments.cell_lock import CellLock
 from damcha_core.experiments.cell_state import State
 from damcha_core.experiments.child_processes import ChildProcesses, child_environment
-from damcha_core.experiments.study_folder import StudyFolder, read_object
-from damcha_core.train.disk import disk_errors, replace_json
+from damcha_core.experiments.study_folder import StudyFolder
+from damcha_core.files import disk_errors, find_json_object, replace_json
 
 SCHEMA = 1
 PROGRAM = (sys.executable, "-m", "damcha_cli")
@@ -134,7 +134,7 @@ class CellRun:
                 return Ending(State.INTERRUPTED, code)
             if code != 0:
                 return Ending(State.FAILED, code, reason(code, said))
-            scores = read_object(output)
+            scores = find_json_object(output)
             if scores is None:
                 return Ending(State.FAILED, code, "damcha eval printed no scores")
             replace_json(self.folder.test_file(self.cell.id), scores)
@@ -187,7 +187,7 @@ def reason(code: int, said: str) -> str:
 
 def main_score(folder: StudyFolder, cell: Cell) -> tuple[str, float | None] | None:
     """Name and value of a finished cell's main metric on the test split."""
-    test = read_object(folder.test_file(cell.id)) or {}
+    test = find_json_object(folder.test_file(cell.id)) or {}
     metrics = test.get("metrics")
     if not isinstance(metrics, dict) or not metrics:
         return None

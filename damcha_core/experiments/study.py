@@ -16,7 +16,7 @@ from damcha_core.experiments.cell import Cell, as_toml
 from damcha_core.experiments.expansion import RECIPE, chosen_budget, chosen_tasks, expand, read_sets
 from damcha_core.experiments.study_folder import StudyFolder
 from damcha_core.experiments.suite import KEYS, Suite, read_suite
-from damcha_core.train.disk import replace_text
+from damcha_core.files import replace_text
 from damcha_core.train.run_folder import DEFAULT_PARENT
 
 CHOICES: dict[str, type] = {"name": str, "seeds": int, "budget": str, "builtin": bool, "set": dict}

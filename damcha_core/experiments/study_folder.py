@@ -11,7 +11,6 @@ slurm/                jobs of a cluster: which cell each has, what it said; see 
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from damcha_core.errors import CheckpointError
 from damcha_core.experiments.cell_lock import CellLock
-from damcha_core.train.disk import disk_errors, replace_json
+from damcha_core.files import disk_errors, find_json_object, replace_json
 from damcha_core.train.run_folder import RunFolder
 
 FOLDERS = ("cells", "begun", "locks", "logs")
@@ -65,7 +64,7 @@ class StudyFolder:
 
     def record(self, cell: str) -> dict[str, Any] | None:
         """What a cell came to; None: it has not ended."""
-        return read_object(self.path / "cells" / f"{cell}.json")
+        return find_json_object(self.path / "cells" / f"{cell}.json")
 
     def store_record(self, cell: str, record: dict[str, Any]) -> None:
         """Keep what a cell came to.
@@ -77,7 +76,7 @@ class StudyFolder:
 
     def begun(self, cell: str) -> dict[str, Any] | None:
         """The identity that a run folder was begun under; None: not known."""
-        return read_object(self.path / "begun" / f"{cell}.json")
+        return find_json_object(self.path / "begun" / f"{cell}.json")
 
     def store_begun(self, cell: str, identity: dict[str, Any]) -> None:
         """Keep the identity that a run folder is about to be begun under.
@@ -138,19 +137,10 @@ class StudyFolder:
 
     def has_scores(self, cell: str) -> bool:
         """Whether test.json is there and scores the checkpoint that result.json names."""
-        test = read_object(self.test_file(cell))
+        test = find_json_object(self.test_file(cell))
         try:
             result = self.run(cell).read_result()
         except CheckpointError:
             return False
         same = ("step", "seed", "task", "attention", "config_hash")
         return test is not None and all(test.get(key) == result.get(key) for key in same)
-
-
-def read_object(path: Path) -> dict[str, Any] | None:
-    """A JSON object from a file; None where there is none, or none that can be read."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None

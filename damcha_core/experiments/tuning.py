@@ -25,10 +25,10 @@ from damcha_core.experiments.cell_state import (
 from damcha_core.experiments.identity import code_hash
 from damcha_core.experiments.runner import RunOptions, StudyOutcome, run_study
 from damcha_core.experiments.study import Study, load_study, plan_study
-from damcha_core.experiments.study_folder import StudyFolder, read_object
+from damcha_core.experiments.study_folder import StudyFolder
 from damcha_core.experiments.study_observer import StudyObserver
 from damcha_core.experiments.suite import Override, Suite
-from damcha_core.train.disk import replace_json
+from damcha_core.files import find_json_object, replace_json
 
 SCHEMA = 1
 RATE = "train.lr"
@@ -265,7 +265,7 @@ def tuned_overrides(folder: Path) -> tuple[Override, ...]:
         CheckpointError: there is no tuning, or its file is damaged.
     """
     file = folder / TUNING_FILE
-    record = read_object(file)
+    record = find_json_object(file)
     if record is None:
         what = "damaged" if file.exists() else "there is no such file"
         raise CheckpointError(f"{file}: {what}; make it with damcha suite tune")

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from damcha_core.config.values import printable
 from damcha_core.errors import DiskError, UsageError
+from damcha_core.files import replace_json, temporary_beside
 from damcha_core.profiling.profile_record import KIND, SCHEMA, ProfileRecord
 
 LARGEST_FILE = 64 * 2**20
@@ -69,7 +70,7 @@ def check_place(path: Path) -> None:
     try:
         _check_place(path, printable(str(path)))
         # Permissions alone do not tell: only writing does.
-        temporary = _temporary(path)
+        temporary = temporary_beside(path)
         temporary.touch()
         temporary.unlink()
     except OSError as error:
@@ -104,22 +105,8 @@ def write_profile(path: Path, record: ProfileRecord) -> None:
     Raises:
         DiskError: the file cannot be written.
     """
-    text = json.dumps(record.plain(), indent=2, allow_nan=False) + "\n"
-    temporary = _temporary(path)
     try:
-        try:
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_json(path, record.plain())
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise DiskError(f"{printable(str(path))} cannot be written: {reason}") from error
-
-
-def _temporary(path: Path) -> Path:
-    """A file beside it, with a name that is short whatever the file's is."""
-    return path.with_name(f".tmp-profile-{os.getpid()}")

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from damcha_core.catalog.loading import load
-from damcha_core.data.file_name import printable_name
 from damcha_core.data.image_data import ImageData, ImageSplit
 from damcha_core.data.order import SampleKey, batches, epoch_order
 from damcha_core.errors import DataError, UsageError
+from damcha_core.files import printable_name
 from damcha_core.tasks.task import Task, TaskFacts, require_counts
 
 

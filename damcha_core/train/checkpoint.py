@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from damcha_core.errors import CheckpointError
-from damcha_core.train.disk import disk_errors, sync_file, sync_folder
+from damcha_core.files import disk_errors, read_json_object, sync_file, sync_folder
 from damcha_core.train.tensor_file import read_tensors, write_tensors
 
 SCHEMA = 1
@@ -208,14 +208,11 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_JSON_BYTES:
             raise CheckpointError(f"{path}: larger than any damcha checkpoint writes it")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_object(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CheckpointError(f"{path}: damaged: not the JSON it should be") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path}: damaged: not a JSON object")
-    return value
 
 
 def _unreadable(path: Path, error: OSError) -> CheckpointError:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from damcha_core.errors import CheckpointError
+from damcha_core.files import disk_errors, replace_text, sync_folder
 from damcha_core.train.checkpoint import (
     MANIFEST,
     Checkpoint,
@@ -16,7 +17,6 @@ from damcha_core.train.checkpoint import (
     verify_checkpoint,
     write_checkpoint,
 )
-from damcha_core.train.disk import disk_errors, replace_text, sync_folder
 
 NAME = re.compile(r"step-\d{8,}")
 LAST, BEST = "last", "best"

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from damcha_core.train.disk import disk_errors, replace_text
+from damcha_core.files import disk_errors, replace_text
 
 
 class MetricsLog:

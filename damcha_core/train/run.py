@@ -18,12 +18,12 @@ from damcha_core.config.schema import RunConfig
 from damcha_core.data.randomness import torch_seed
 from damcha_core.errors import CheckpointError, ConfigError
 from damcha_core.evaluate.evaluator import build_evaluator
+from damcha_core.files import replace_json
 from damcha_core.tasks.build import build_task
 from damcha_core.tasks.task import Task
 from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.checkpoint_store import BEST, LAST
 from damcha_core.train.device import choose_device, memory_errors
-from damcha_core.train.disk import replace_json
 from damcha_core.train.environment import describe_environment
 from damcha_core.train.learner import Learner
 from damcha_core.train.metrics_log import read_metrics

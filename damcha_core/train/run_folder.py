@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +14,16 @@ from damcha_core.config.document import to_toml
 from damcha_core.config.resolve import config_from_run
 from damcha_core.config.schema import RunConfig
 from damcha_core.errors import CheckpointError, UsageError
+from damcha_core.files import (
+    disk_errors,
+    read_json_object,
+    replace_bytes,
+    replace_file,
+    replace_json,
+    replace_text,
+)
 from damcha_core.tasks.task import TaskFacts
 from damcha_core.train.checkpoint_store import CheckpointStore, sweep_temporaries
-from damcha_core.train.disk import disk_errors, replace_json, replace_text, sync_file
 from damcha_core.train.tensor_file import write_tensors
 
 DEFAULT_PARENT = Path("runs")
@@ -121,11 +126,7 @@ class RunFolder:
             DiskError: they cannot be written.
         """
         for name, content in assets.items():
-            temporary = self.path / f".tmp-{name}"
-            with disk_errors(self.path / name):
-                temporary.write_bytes(content)
-                sync_file(temporary)
-                os.replace(temporary, self.path / name)
+            replace_bytes(self.path / name, content)
 
     def store_mean_picture(self, picture_CSS: Tensor) -> None:
         """Keep what `damcha reconstruct` needs of the training pictures once they are gone.
@@ -133,11 +134,11 @@ class RunFolder:
         Raises:
             DiskError: it cannot be written.
         """
-        temporary = self.mean_picture_file.with_name(f".tmp-{self.mean_picture_file.name}")
-        with disk_errors(self.mean_picture_file):
-            write_tensors(temporary, {"mean_picture": picture_CSS})
-            sync_file(temporary)
-            os.replace(temporary, self.mean_picture_file)
+        replace_file(
+            self.mean_picture_file,
+            lambda file: write_tensors(file, {"mean_picture": picture_CSS}),
+            needed_bytes=picture_CSS.nbytes,
+        )
 
     def sweep(self) -> None:
         """Remove what a killed process left behind; only the process that trains may call this.
@@ -263,12 +264,9 @@ class RunFolder:
     @staticmethod
     def _read_json(path: Path) -> dict[str, Any]:
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            return read_json_object(path)
+        except (OSError, ValueError) as error:
             raise CheckpointError(f"{path}: missing or damaged") from error
-        if not isinstance(value, dict):
-            raise CheckpointError(f"{path}: damaged: not a JSON object")
-        return value
 
 
 def _require_no_run(path: Path) -> None:

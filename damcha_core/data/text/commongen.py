@@ -11,11 +11,11 @@ import os
 from itertools import combinations
 from pathlib import Path
 
-from damcha_core.data.file_name import printable_name
 from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.file_pairs import FilePairs, read_lines, scan_file
 from damcha_core.data.text.pairs import TextData
 from damcha_core.errors import DataError
+from damcha_core.files import printable_name
 
 _FOLDERS = ("", "commongen")
 _OFFICIAL = {"train": "train", "valid": "dev", "test": "test"}

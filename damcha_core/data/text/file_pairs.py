@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from damcha_core.data.file_name import printable_name
 from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.pairs import Pair, PairSource
 from damcha_core.errors import DataError
+from damcha_core.files import printable_name
 
 _BLOCK = 1 << 20
 _STEP = 64 * _BLOCK

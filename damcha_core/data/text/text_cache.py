@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from damcha_core.data.file_name import printable_name
+from damcha_core.files import printable_name, read_json_object, sync_file, sync_folder
 
 _SCHEMA = 1
 _META_FILE = "meta.json"
@@ -140,7 +140,7 @@ def _made_once(folder: Path, name: str, key: str, build: Build) -> CacheEntry:
             try:
                 _fill(work, key, build)
                 os.rename(work, folder / name)
-                _sync(folder)
+                sync_folder(folder)
             finally:
                 shutil.rmtree(work, ignore_errors=True)
             found = _read(folder / name, key)
@@ -187,14 +187,14 @@ def _fill(work: Path, key: str, build: Build) -> None:
     meta = {"schema": _SCHEMA, "key": key, "files": files, "facts": facts}
     (work / _META_FILE).write_text(json.dumps(meta, indent=1), encoding="utf-8")
     for file in work.iterdir():
-        _sync(file)
-    _sync(work)
+        sync_file(file)
+    sync_folder(work)
 
 
 def _read(folder: Path, key: str) -> CacheEntry | None:
     """The entry in the folder, or None if it is missing, damaged or not to be read."""
     try:
-        meta = json.loads((folder / _META_FILE).read_bytes())
+        meta = read_json_object(folder / _META_FILE)
         good = meta["schema"] == _SCHEMA and meta["key"] == key
         good = good and all(_mark_of(folder / n) == mark for n, mark in meta["files"].items())
         return CacheEntry(folder, dict(meta["facts"])) if good else None
@@ -208,17 +208,6 @@ def _mark_of(file: Path) -> dict[str, object]:
     if size > _HASHED_BYTES:
         return {"bytes": size}
     return {"bytes": size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-
-
-def _sync(path: Path) -> None:
-    """Have a file or folder on the disk before going on, where the system can tell."""
-    if path.is_dir() and os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @cache

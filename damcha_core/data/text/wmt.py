@@ -12,11 +12,11 @@ import os
 from itertools import combinations
 from pathlib import Path
 
-from damcha_core.data.file_name import printable_name
 from damcha_core.data.notify import Notify, no_notice
 from damcha_core.data.text.file_pairs import FilePairs
 from damcha_core.data.text.pairs import TextData
 from damcha_core.errors import DataError, UsageError
+from damcha_core.files import printable_name
 
 _FOLDERS = ("", "wmt14", "wmt")
 _NAMES = {

@@ -12,7 +12,7 @@ from torch import Tensor
 from damcha_core.evaluate.evaluator import reported_value
 from damcha_core.experiments.adaptivity.attention_watch import AttentionWatch
 from damcha_core.experiments.adaptivity.metric_moments import MetricMoments, square_norms
-from damcha_core.train.disk import replace_json
+from damcha_core.files import replace_json
 
 ADAPTIVITY_FILE = "adaptivity.json"
 MATRIX_DIGITS = 6

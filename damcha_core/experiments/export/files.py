@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from damcha_core.experiments.export.json_table import json_text
 from damcha_core.experiments.export.latex import latex
 from damcha_core.experiments.export.markdown import markdown
 from damcha_core.experiments.results.study_report import StudyReport
-from damcha_core.train.disk import disk_errors, sync_file, sync_folder
+from damcha_core.files import disk_errors, replace_bytes
 
 FORMATS = ("markdown", "csv", "json", "latex", "figures")
 
@@ -64,15 +63,8 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     written = []
     for name, content in files.items():
         path = folder / name
-        temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-        with disk_errors(path, len(content)):
+        with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                temporary.write_bytes(content)
-                sync_file(temporary)
-                os.replace(temporary, path)
-                sync_folder(path.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
+        replace_bytes(path, content)
         written.append(path)
     return written

@@ -1,35 +1,8 @@
-"""JSON files of a study that may be missing, half there or damaged."""
+"""Values within the JSON objects of a study, which may hold anything."""
 
 from __future__ import annotations
 
-import json
-import math
-from pathlib import Path
 from typing import Any
-
-
-def read_mapping(path: Path) -> dict[str, Any] | None:
-    """The JSON object of a file.
-
-    Args:
-        path: the file.
-
-    Returns:
-        It, with None for nan and the infinities; None where there is no such file or it holds
-        something else.
-    """
-    try:
-        value = json.loads(
-            path.read_text(encoding="utf-8"), parse_constant=lambda _: None, parse_float=_finite
-        )
-    except (OSError, ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
 
 
 def mapping_in(value: Any, key: str) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from damcha_core.experiments.results.cell_result import (
 from damcha_core.experiments.results.plain_json import (
     mapping_in,
     number_in,
-    read_mapping,
     text_in,
     whole_in,
 )
 from damcha_core.experiments.results.planned_cells import PlannedCell, SuitePlan, read_plan
+from damcha_core.files import find_json_object
 from damcha_core.train.metrics_log import read_metrics
 
 SUITE_FILE = "suite.toml"
@@ -68,14 +68,16 @@ def read_study(folder: Path, *, judged: Judged | None = None) -> Study:
     found = sorted(path.stem for path in records.glob("*.json")) if records.is_dir() else []
     for name in found:
         if name not in planned:
-            planned[name] = _unplanned(name, read_mapping(records / f"{name}.json"), plan)
+            planned[name] = _unplanned(
+                name, find_json_object(records / f"{name}.json", finite=True), plan
+            )
     cells = [read_cell(folder, cell, judged or {}) for cell in planned.values()]
     return Study(
         name=folder.resolve().name,
         summary=plan.summary,
         grid=plan.grid,
         cells=tuple(_in_order(cells)),
-        tuning=read_mapping(folder / "tuning.json") or {},
+        tuning=find_json_object(folder / "tuning.json", finite=True) or {},
     )
 
 
@@ -116,9 +118,9 @@ def read_cell(study: Path, cell: PlannedCell, judged: Judged) -> CellResult:
     """
     folder = study / cell.id
     record_file = study / CELLS / f"{cell.id}.json"
-    record = read_mapping(record_file)
-    result = read_mapping(folder / "result.json")
-    test = read_mapping(folder / "test.json")
+    record = find_json_object(record_file, finite=True)
+    result = find_json_object(folder / "result.json", finite=True)
+    test = find_json_object(folder / "test.json", finite=True)
     if record is None and record_file.exists():
         state, reason = "interrupted", "its record is damaged"
     else:
@@ -150,7 +152,7 @@ def read_cell(study: Path, cell: PlannedCell, judged: Judged) -> CellResult:
         code=text_in(mapping_in(record, "identity"), "code"),
         command=_command(record, cell.id),
         curve=learning_curve(folder / "metrics.jsonl"),
-        adaptivity=read_mapping(folder / "adaptivity.json") or {},
+        adaptivity=find_json_object(folder / "adaptivity.json", finite=True) or {},
     )
 
 
@@ -252,7 +254,7 @@ def multiply_adds(folder: Path) -> int | None:
     Returns:
         Their number; None where run.toml or facts.json is missing or does not say enough.
     """
-    facts = read_mapping(folder / "facts.json")
+    facts = find_json_object(folder / "facts.json", finite=True)
     if facts is None:
         return None
     classes = facts.get("class_names")

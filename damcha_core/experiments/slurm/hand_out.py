@@ -16,7 +16,7 @@ from damcha_core.experiments.slurm.ledger import Ledger
 from damcha_core.experiments.slurm.queue import look
 from damcha_core.experiments.slurm.standings import found_in
 from damcha_core.experiments.slurm.submission import FOLDER, last_jobs, submit
-from damcha_core.train.disk import disk_errors
+from damcha_core.files import disk_errors
 
 SUBMITTER_SECONDS = 120.0
 """How long another submitter of the same study is waited for."""

@@ -21,8 +21,8 @@ from damcha_core.experiments.cell import PROGRAM, Cell
 from damcha_core.experiments.cell_run import SOURCE
 from damcha_core.experiments.slurm.job_options import JobOptions
 from damcha_core.experiments.slurm.task import SlurmTask
-from damcha_core.experiments.study_folder import StudyFolder, read_object
-from damcha_core.train.disk import disk_errors, replace_json
+from damcha_core.experiments.study_folder import StudyFolder
+from damcha_core.files import disk_errors, find_json_object, replace_json
 
 SCHEMA = 1
 FOLDER = "slurm"
@@ -137,7 +137,7 @@ def record_cells(record: dict[str, object]) -> Iterator[tuple[str, str]]:
 def last_jobs(folder: StudyFolder) -> dict[str, Job]:
     """The job that each cell was last given to, by the cell's id; those never submitted lack."""
     place = folder.path.resolve() / FOLDER
-    notes = [note for path in place.glob("*.json") if (note := read_object(path)) is not None]
+    notes = [note for path in place.glob("*.json") if (note := find_json_object(path)) is not None]
     notes.sort(key=lambda note: float(note.get("submitted", 0)))
     return {
         cell: Job(job, str(note.get("name", "")), log_of(place, job))

@@ -16,8 +16,8 @@ from damcha_core.data import cifar10
 from damcha_core.data.batch_file import read_batch_file
 from damcha_core.data.cifar10 import load_cifar10, published_checksums, valid_count
 from damcha_core.data.cifar_published import Published
-from damcha_core.data.file_name import md5_of
 from damcha_core.errors import DataError
+from damcha_core.files import md5_of
 
 BASE = "cifar-10-batches-py"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from damcha_core.data.file_name import name_position, printable_name
 from damcha_core.data.picture_files import (
     PictureFile,
     carve_splits,
@@ -17,6 +16,7 @@ from damcha_core.data.picture_files import (
     split_folders,
 )
 from damcha_core.errors import DataError
+from damcha_core.files import name_position, printable_name
 
 BOTH = ("valid", "test")
 

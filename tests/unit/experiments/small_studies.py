@@ -12,9 +12,9 @@ from damcha_core.config.toml_text import parse_toml
 from damcha_core.experiments import cell_run
 from damcha_core.experiments.runner import RunOptions, StudyOutcome, run_study
 from damcha_core.experiments.study import Study, plan_study
-from damcha_core.experiments.study_folder import read_object
 from damcha_core.experiments.study_observer import StudyObserver
 from damcha_core.experiments.suite import read_suite
+from damcha_core.files import find_json_object
 
 PROGRAM = (sys.executable, "-S", str(Path(__file__).with_name("stand_in_program.py")))
 FOUR_CELLS = """
@@ -73,7 +73,7 @@ def starts(folder: Path) -> Counter[str]:
 
 def scores(folder: Path) -> dict[str, Any]:
     """test.json by cell."""
-    return {path.parent.name: read_object(path) for path in sorted(folder.glob("*/test.json"))}
+    return {path.parent.name: find_json_object(path) for path in sorted(folder.glob("*/test.json"))}
 
 
 def steps_made(folder: Path) -> dict[str, list[str]]:

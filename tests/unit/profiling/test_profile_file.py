@@ -120,7 +120,7 @@ def test_a_full_disk_leaves_the_old_profile(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(DiskError, match="cannot be written"):
+    with pytest.raises(DiskError, match="cannot write"):
         write_profile(file, record)
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [file.name]

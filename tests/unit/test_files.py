@@ -12,10 +12,10 @@ import torch
 from safetensors import SafetensorError
 
 from damcha_core.errors import DiskError
+from damcha_core.files import disk_errors, replace_json, replace_text, sync_folder
 from damcha_core.train import checkpoint_store
 from damcha_core.train.checkpoint import Checkpoint
 from damcha_core.train.checkpoint_store import CheckpointStore
-from damcha_core.train.disk import disk_errors, replace_json, replace_text, sync_folder
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
