@@ -63,7 +63,7 @@ class Candidates:
         token: the token it adds.
         log_p: log-probability with it.
         state: state of the concepts after it; that of its row for the end mark.
-        need: fewest tokens that place the concepts it lacks.
+        need: tokens that suffice to place the concepts it lacks.
     """
 
     row: Ids
@@ -122,7 +122,10 @@ class _ConstrainedSearch:
             [[tuple(f) for f in forms if not task.rules.forbids(f)] for forms in concepts]
             for concepts in constraints.concepts
         ]
-        required = [_fitting(c, int(n)) for c, n in zip(usable, task.limits, strict=True)]
+        required = [
+            _fitting(concepts, int(limit), starts_word)
+            for concepts, limit in zip(usable, task.limits, strict=True)
+        ]
         self.all_readers = [ConceptReader(concepts, starts_word) for concepts in usable]
         self.readers = [ConceptReader(concepts, starts_word) for concepts in required]
         self.states = ConstraintStates(self.readers, constraints.starts_word)
@@ -231,8 +234,8 @@ class _ConstrainedSearch:
         n_left = self.task.limits[live.prompt[candidates.row]] - live.tokens.shape[1] - 1
         is_open = ~closed_R[candidates.row]
         is_fit = is_open & ((candidates.need <= n_left) | (candidates.token == self.end_id))
-        # Forms that overlap in odd ways can leave a prompt without such a candidate; then any is
-        # better than none, and the text says what it lacks.
+        # A complete text that is still too short to end may have none but tokens that spoil a
+        # form on offer; then any is better than none, and the text says what it lacks.
         has_fit_P = np.zeros(len(self.slots_P), np.bool_)
         has_fit_P[live.prompt[candidates.row[is_fit]]] = True
         fit: NDArray[np.bool_] = is_fit | (is_open & ~has_fit_P[live.prompt[candidates.row]])
@@ -276,15 +279,27 @@ def _place_in_group(*keys: Ids) -> Ids:
     return np.arange(n) - starts
 
 
-def _fitting(concepts: Sequence[Sequence[Form]], limit: int) -> list[Sequence[Form]]:
+def _fitting(
+    concepts: Sequence[Sequence[Form]], limit: int, starts_word: Sequence[bool]
+) -> list[Sequence[Form]]:
     """The concepts, without the forms of those that a text of so many tokens has no room for.
 
     The shortest are kept, and of equally long ones the first.
     """
+    if ConceptReader(concepts, starts_word).need((0, ())) <= limit:
+        return list(concepts)
     lengths = [min(map(len, forms), default=0) for forms in concepts]
     kept: list[Sequence[Form]] = [()] * len(concepts)
+    n_tokens = 0
     for concept in sorted(range(len(concepts)), key=lambda c: (lengths[c], c)):
-        if lengths[concept] <= limit:
-            limit -= lengths[concept]
-            kept[concept] = concepts[concept]
+        n_tokens += lengths[concept]
+        if n_tokens > limit:
+            break
+        more = [*kept]
+        more[concept] = concepts[concept]
+        # Together they may need more than their shortest forms have.
+        if ConceptReader(more, starts_word).need((0, ())) <= limit:
+            kept = more
+        else:
+            n_tokens -= lengths[concept]
     return kept

@@ -44,7 +44,7 @@ class ConstraintStates:
         self.first_P = np.array([self._number(p, (0, ())) for p in range(len(readers))])
 
     def need(self, states: Ids) -> Ids:
-        """Fewest tokens that place what the states lack; a huge number for DEAD."""
+        """Tokens that suffice to place what the states lack; a huge number for DEAD."""
         needs = np.array([*self._need, np.iinfo(np.int64).max])
         found: Ids = needs[states]
         return found
@@ -97,11 +97,10 @@ class ConstraintStates:
         tokens = sorted(reader.next_tokens(reading))
         after = []
         for token in [*tokens, n_vocab, n_vocab + 1]:
-            starts = token == n_vocab or (token < n_vocab and bool(self._starts_word[token]))
-            if is_word and not starts and not reader.continues(reading, token):
-                after.append(DEAD)
-            else:
+            if reader.may_follow(reading, token):
                 after.append(self._number(prompt, reader.follow(reading, token)))
+            else:
+                after.append(DEAD)
         row = self._n_visited
         self._make_room(row, len(tokens))
         self._tokens[row, : len(tokens)] = tokens

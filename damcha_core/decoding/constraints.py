@@ -8,6 +8,7 @@ the one with the fewest forms, then the first.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ Form = tuple[int, ...]
 Reading = tuple[int, Form]
 """Which concepts a text has placed (one bit each), and its last tokens, which may yet become a
 form or are one that waits for its word to end; () if neither."""
+
+MOST_EXACT = 2000
+"""Readings that `need` looks at for the shortest way; after that the next best way will do."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class ConceptReader:
         self._starts_word = starts_word
         self._n_forms = [len(set(forms)) for forms in concepts]
         self._lengths = [min(map(len, forms), default=0) for forms in concepts]
+        self._needs: dict[Reading, int] = {}
         self._by_first: dict[int, list[tuple[Form, int]]] = {}
         entries = {(tuple(form), c) for c, forms in enumerate(concepts) for form in forms}
         for form, concept in sorted(entries, key=self._preference):
@@ -92,24 +97,32 @@ class ConceptReader:
         return self._cost(self.ended(reading)) == 0
 
     def need(self, reading: Reading) -> int:
-        """Fewest tokens that place all concepts which the reading lacks."""
-        placed, tail = reading
-        best = sum(self._lengths)
-        while tail:
-            rest = self._cost(placed)
-            for form, concept in self._open(placed, tail):
-                best = min(best, len(form) - len(tail) + rest - self._lengths[concept])
-            placed, tail = self._resolve(placed, tail, True)
-        return min(best, self._cost(placed))
+        """Tokens that suffice to place all concepts which the reading lacks.
+
+        They are counted along a text of `next_tokens`, which the search always has on offer: from
+        every reading that needs n > 0 tokens one of these leads to a reading that needs at most
+        n - 1. The count is never too small. It is the smallest one where the forms are single
+        words. Where forms of several words overlap, a text with another token between two forms
+        can be shorter; and where MOST_EXACT readings did not settle the smallest one, the next
+        best way counts.
+
+        Needs are kept, those of the readings on the way too, so most calls are a lookup.
+        """
+        if reading not in self._needs:
+            way, rest = self._shortest_way(reading)
+            for n, passed in enumerate(reversed(way)):
+                self._needs[passed] = rest + n
+        return self._needs[reading]
+
+    def may_follow(self, reading: Reading, token: int) -> bool:
+        """Whether a token does not go on with a word that is to end, or does so in a form."""
+        starts = self._starts_word[token]
+        return starts or not self.is_word(reading) or token in self.next_tokens(reading)
 
     def is_word(self, reading: Reading) -> bool:
         """Whether the last tokens are a form that waits for its word to end."""
         placed, tail = reading
         return any(form == tail for form, _ in self._open(placed, tail)) if tail else False
-
-    def continues(self, reading: Reading, token: int) -> bool:
-        """Whether a token makes the last tokens a longer part of a form."""
-        return self._goes_on(reading[0], (*reading[1], token))
 
     def next_tokens(self, reading: Reading) -> set[int]:
         """Tokens that start a form or go on with one; no other token has a part in any form."""
@@ -134,6 +147,50 @@ class ConceptReader:
 
     def _cost(self, placed: int) -> int:
         return sum(n for concept, n in enumerate(self._lengths) if not placed >> concept & 1)
+
+    def _shortest_way(self, start: Reading) -> tuple[list[Reading], int]:
+        """Readings from this one to one whose need is known or 0, and the need of that one.
+
+        A* search. The queue cannot run empty before: to write a form that is lacking places its
+        concept, or another one that is lacking and has a longer form there.
+        """
+        came_from: dict[Reading, Reading | None] = {start: None}
+        n_so_far = {start: 0}
+        queue = [(self._least(start), 0, start)]
+        n_seen = 0
+        while True:
+            _, _, now = heapq.heappop(queue)
+            rest = 0 if self.is_complete(now) else self._needs.get(now)
+            if rest is not None:
+                break
+            n_seen += 1
+            n = n_so_far[now] + 1
+            for token in sorted(self.next_tokens(now)):
+                then = self.follow(now, token)
+                if n < n_so_far.get(then, n + 1):
+                    n_so_far[then], came_from[then] = n, now
+                    least = self._needs.get(then, self._least(then))
+                    total = least if n_seen > MOST_EXACT else n + least
+                    heapq.heappush(queue, (total, -n, then))
+        way: list[Reading] = []
+        passed: Reading | None = now
+        while passed is not None:
+            way.append(passed)
+            passed = came_from[passed]
+        return way[::-1], rest
+
+    def _least(self, reading: Reading) -> int:
+        """A bound below the need: what is lacking, less what the last tokens may yet serve."""
+        placed, tail = reading
+        served = len(tail)
+        if not any(self._starts_word[token] for token in tail[1:]):
+            # Only forms that begin with all of these tokens can have any of them.
+            saved = (
+                self._lengths[concept] - (len(form) - len(tail))
+                for form, concept in (self._open(placed, tail) if tail else ())
+            )
+            served = max(0, max(saved, default=0))
+        return max(0, self._cost(placed) - served)
 
     def _open(self, placed: int, tail: Form) -> list[tuple[Form, int]]:
         """Forms of concepts not placed that begin with these tokens."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -227,6 +229,59 @@ def test_concepts_of_one_form_always_fit_into_their_tokens(concepts, spare, beam
     limit = spare + sum(len(forms[0]) for forms in concepts)
     for texts in constrained(concepts, limit, beam, prompts=PROMPTS[:3]):
         assert all(h.unplaced == () for h in texts)
+
+
+def fewest_tokens(concepts) -> int:
+    """The length of the shortest text that holds the concepts, by trying all texts."""
+    reader = ConceptReader(concepts, [*STARTS.tolist(), True, False])
+    used = sorted({token for forms in concepts for form in forms for token in form})
+    return next(
+        n
+        for n in itertools.count()
+        if any(not reader.unplaced(text) for text in itertools.product(used, repeat=n))
+    )
+
+
+TIGHT = [
+    [[(DOG,), (CAT, EGORY)], [(CAT, EGORY), (DOG, EGORY)]],
+    [[(CAT,), (DOG, CAT)], [(DOG,), (CAT, DOG)]],
+    [[(CAT, EGORY)], [(CAT, EGORY), (CAT, EGORY, CAT)]],
+    [[(ICE, CREAM), (CAT,)], [(ICE, CREAM), (CREAM, CAT)]],
+    [[(CAT,), (CAT, DOG, EGORY)], [(DOG, EGORY, FISH)]],
+]
+
+
+@any_beam
+@pytest.mark.parametrize("concepts", TIGHT)
+def test_the_tightest_limit_there_is_suffices(concepts, beam: int) -> None:
+    n = fewest_tokens(concepts)
+    for texts in constrained(concepts, n, beam):
+        assert all(h.unplaced == () and len(h.tokens) == n for h in texts)
+    for texts in constrained(concepts, n - 1, beam):
+        assert len(texts[0].unplaced) == 1
+
+
+SHARED = st.lists(
+    st.lists(
+        st.lists(st.sampled_from([(CAT,), (CAT, EGORY), (DOG,)]), min_size=1, max_size=2).map(
+            lambda words: sum(words, ())
+        ),
+        min_size=1,
+        max_size=2,
+        unique=True,
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHARED, st.integers(0, 2), st.integers(1, 3))
+def test_concepts_that_share_forms_fit_into_the_tightest_limit(concepts, spare, beam) -> None:
+    limit = spare + fewest_tokens(concepts)
+    for texts in constrained(concepts, limit, beam, prompts=PROMPTS[:3]):
+        assert texts
+        assert all(h.unplaced == () and len(h.tokens) <= limit for h in texts)
 
 
 def test_concepts_and_sampling_exclude_each_other() -> None:

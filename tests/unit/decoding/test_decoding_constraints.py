@@ -7,9 +7,10 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from damcha_core.decoding import constraints
 from damcha_core.decoding.constraints import ConceptReader, Constraints
 
 N_TOKENS = 6
@@ -89,15 +90,92 @@ def steps_to_the_end(read: ConceptReader, reading, most: int) -> int:
     return most + 1
 
 
+def crowded(words, most_words: int, most_concepts: int):
+    """Concepts that draw their forms from a few words, so that they share and overlap."""
+    some = st.lists(words, min_size=1, max_size=3, unique=True)
+    return some.flatmap(
+        lambda few: st.lists(
+            st.lists(
+                st.lists(st.sampled_from(few), min_size=1, max_size=most_words).map(
+                    lambda chosen: sum(chosen, ())
+                ),
+                min_size=1,
+                max_size=2,
+                unique=True,
+            ),
+            min_size=1,
+            max_size=most_concepts,
+        )
+    )
+
+
 SINGLE = st.lists(st.lists(WORDS, min_size=1, max_size=2, unique=True), min_size=1, max_size=3)
+SEVERAL = st.lists(st.lists(FORMS, min_size=1, max_size=2, unique=True), min_size=1, max_size=2)
+MOST = 12
+"""More than the concepts of the strategies below need."""
 
 
-@settings(max_examples=200, deadline=None)
-@given(SINGLE, TEXTS)
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(SINGLE, crowded(WORDS, 1, 3)), TEXTS)
+@example([[(1,), (0, 4)], [(0, 4), (1, 4)]], (0,))
+@example([[(1,), (0, 4)], [(0, 4), (1, 4)]], (2, 0))
+@example([[(0,), (0, 4)], [(0, 4), (0, 4, 5)]], (0, 4))
+@example([[(0, 4)], [(0, 4), (1,)], [(0, 4, 5)]], (0, 4))
 def test_the_need_of_single_words_is_exact(concepts, text) -> None:
     read = reader(*concepts)
     reading = follow(read, text)
     assert read.need(reading) == steps_to_the_end(read, reading, 9)
+
+
+OVERLAPS = [
+    # Each of the two shortest forms behind the other is a form of the one behind.
+    ([[(0,), (1, 0)], [(1,), (0, 1)]], (), 3),
+    ([[(0,), (1, 0)], [(1,), (0, 1)]], (0,), 2),
+    # The last tokens are a form of the first concept, but better two parts of the others.
+    ([[(0, 1, 4, 2), (3,)], [(1, 4, 2, 5, 5)]], (0, 1, 4, 2), 3),
+    ([[(1,), (1, 0, 4)], [(0, 4, 5)]], (1,), 3),
+    ([[(1, 4, 4)], [(1, 4, 4), (1, 4, 4, 1)]], (), 6),
+    # The text ends within two forms at once.
+    ([[(0, 1, 2)], [(1, 3)]], (0, 1), 3),
+    ([[(0, 1), (2,)], [(0, 1), (1, 2)]], (0,), 3),
+]
+
+
+@pytest.mark.parametrize(("concepts", "text", "n"), OVERLAPS)
+def test_the_need_of_overlapping_forms(concepts, text, n) -> None:
+    read = reader(*concepts)
+    reading = follow(read, text)
+    assert read.need(reading) == steps_to_the_end(read, reading, MOST) == n
+
+
+several_words = given(st.one_of(SEVERAL, crowded(WORDS, 2, 2)), TEXTS)
+
+
+@settings(max_examples=200, deadline=None)
+@several_words
+def test_the_need_is_never_too_small_and_can_be_kept(concepts, text) -> None:
+    read = reader(*concepts)
+    reading = follow(read, text)
+    assert read.need(reading) >= steps_to_the_end(read, reading, MOST)
+    while n := read.need(reading):
+        after = [read.follow(reading, token) for token in read.next_tokens(reading)]
+        reading = min(after, key=read.need)
+        assert read.need(reading) <= n - 1
+    assert read.is_complete(reading)
+
+
+def test_a_need_that_is_not_settled_is_too_large_if_anything(monkeypatch) -> None:
+    monkeypatch.setattr(constraints, "MOST_EXACT", 0)
+    test_the_need_is_never_too_small_and_can_be_kept()
+
+
+def test_a_token_between_two_forms_can_be_shorter_than_the_need() -> None:
+    """'2 4' would go on to '2 4 2', a form of the first concept; the search offers no other."""
+    read = reader([(2,), (2, 4, 2), (2, 2)], [(2, 2, 4), (2, 4), (2, 2)])
+    assert read.unplaced((2, 4, 3, 2)) == ()
+    reading = follow(read, (2, 4))
+    assert steps_to_the_end(read, reading, MOST) == 2
+    assert read.need(reading) == 3
 
 
 def test_a_part_of_a_word_is_not_the_word() -> None:
