@@ -76,6 +76,7 @@ def read_study(folder: Path, *, judged: Judged | None = None) -> Study:
         grid=plan.grid,
         cells=tuple(_in_order(cells)),
         tuning=read_mapping(folder / "tuning.json") or {},
+        rates=plan.rates,
     )
 
 
