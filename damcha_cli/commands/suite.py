@@ -120,7 +120,10 @@ def run(
         bool, typer.Option("--skip-missing", help="Leave out tasks whose data are missing.")
     ] = False,
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="Train at the rates that suite tune has chosen.")
+        bool,
+        typer.Option(
+            "--tuned", help="Train at the rates that suite tune has chosen, or at shipped ones."
+        ),
     ] = False,
     sets: SetOption = None,
     executor: Annotated[
@@ -259,7 +262,8 @@ def stored(name: str | None, given: dict[str, Any]) -> Study:
     """
     from damcha_core.errors import UsageError
     from damcha_core.experiments.study import load_study
-    from damcha_core.experiments.tuning import RATE, RUNS
+    from damcha_core.experiments.tuned_rates import RATE
+    from damcha_core.experiments.tuning import RUNS
 
     if given:
         flags = ", ".join(f"--{key.removesuffix('s') if key == 'sets' else key}" for key in given)
@@ -285,10 +289,18 @@ def plan(name: str, *, sets: list[str] | None = None, tuned: bool = False, **opt
     if not tuned:
         return study
 
-    from damcha_core.experiments.tuning import with_tuned_rates
+    import shlex
+    from dataclasses import replace
 
-    suite = with_tuned_rates(suite, study.folder.path, study.suite.tasks)
-    return plan_study(suite, sets=sets or [], **options)
+    from damcha_cli.output import notice
+    from damcha_core.experiments.tuned_rates import tuned_rates, with_tuned_rates
+
+    found = tuned_rates(study.folder.path)
+    again = ["damcha", "suite", "tune", name, *(["--builtin"] if study.builtin else [])]
+    again += ["--out", str(study.folder.path)]
+    suite = with_tuned_rates(suite, found, study.suite.tasks, shlex.join(again))
+    notice(f"learning rates: {found.origin}")
+    return replace(plan_study(suite, sets=sets or [], **options), rates=found.provenance)
 
 
 def chosen(study: Study, only: list[str] | None) -> list[Any]:

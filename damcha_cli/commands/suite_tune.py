@@ -9,8 +9,10 @@ import typer
 
 from damcha_cli.errors import reported
 from damcha_cli.options import JsonOption, SetOption
+from damcha_core.experiments.rate_grid import GRID, widened, written
 
 if TYPE_CHECKING:
+    from damcha_core.experiments.study import Study
     from damcha_core.experiments.tuning import TuningOutcome
 
 
@@ -23,8 +25,13 @@ def tune(
         bool, typer.Option("--builtin", help="Train on the built-in data, at the small budget.")
     ] = False,
     grid: Annotated[
-        str, typer.Option(metavar="RATES", help="Rates to try, with commas between.")
-    ] = "3e-4,1e-3,3e-3",
+        str | None,
+        typer.Option(
+            metavar="RATES",
+            help="Rates to try, with commas between; default those tried before, else "
+            f"{written(GRID)}.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the command of every cell and do nothing.")
     ] = False,
@@ -39,6 +46,10 @@ def tune(
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Cells of this pattern alone (digits-*); repeatable."),
+    ] = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option("--task", metavar="TASK", help="Tune for this task alone; repeatable."),
     ] = None,
     retry: Annotated[
         bool, typer.Option("--retry", help="Take up again what has failed or diverged.")
@@ -55,8 +66,9 @@ def tune(
 ) -> None:
     """Choose the learning rate of each attention on each task, on the validation split.
 
-    Every one is given the same grid, the same budget and seed 0. The runs go to DIR/tune, the
-    choice to DIR/tuning.json, and suite run --tuned trains with it. No test split is looked at.
+    All attentions of a task are given the same grid, the same budget and seed 0. The runs go to
+    DIR/tune, the choice to DIR/tuning.json, and suite run --tuned trains with it. No test split is
+    looked at. With a wider --grid only the new rates are trained.
     """
     from damcha_cli.commands.suite import chosen
     from damcha_cli.suite_report import print_commands
@@ -66,12 +78,12 @@ def tune(
     plan = plan_tuning(
         load_suite(name),
         out=out,
-        grid=rates(grid),
+        grid=None if grid is None else rates(grid),
         budget=budget,
         builtin=builtin,
         sets=sets or [],
     )
-    cells = chosen(plan, only)
+    cells = of_tasks(plan, chosen(plan, only), tasks)
     if dry_run:
         print_commands(plan, cells, jobs)
         return
@@ -102,7 +114,7 @@ def rates(grid: str) -> list[float]:
         return [float(word) for word in grid.split(",")]
     except ValueError:
         raise UsageError(
-            f"--grid {grid[:64]!a}: give numbers with commas between, such as 3e-4,1e-3,3e-3"
+            f"--grid {grid[:64]!a}: give numbers with commas between, such as {written(GRID)}"
         ) from None
 
 
@@ -117,16 +129,52 @@ def print_choices(outcome: TuningOutcome) -> None:
         shown = [_shown(found, rate, score) for rate in names]
         rows.append([pair, found["metric"], *shown, _choice(found)])
     print_table(str(outcome.file), ["task/attention", "on valid", *names, "chosen"], rows)
-    edges = [pair for pair, found in record["cells"].items() if found["edge"]]
-    if edges:
-        notice(
-            f"note: the best rate of {len(edges)} of {len(rows)} is at an end of the grid, so a "
-            "better one may lie outside: widen --grid"
-        )
+    for line in edge_lines(record):
+        notice(line)
+
+
+def edge_lines(record: dict[str, Any]) -> list[str]:
+    """What to do about rates that were chosen at an end of their grid.
+
+    Args:
+        record: of a tuning.
+
+    Returns:
+        A line for each such pair, and behind those of a task how to go on with all of it.
+    """
+    lines = []
+    for task, grid in record["grids"].items():
+        at_end = []
+        for pair, found in record["cells"].items():
+            if found["edge"] and pair.partition("/")[0] == task:
+                where = "smallest" if found["chosen"] == grid[0] else "largest"
+                lines.append(f"edge: {pair}: the best rate is the {where}, {found['chosen']!r}")
+                at_end.append(found["chosen"])
+        if at_end:
+            wide = written(widened(grid, at_end))
+            lines.append(
+                f"widen the grid for all attentions of {task}: --task {task} --grid {wide}"
+            )
+    return lines
+
+
+def of_tasks(plan: Study, cells: list[Any], tasks: list[str] | None) -> list[Any]:
+    """Those of some cells that are of the named tasks; all of them where none is named.
+
+    Raises:
+        UsageError: one is no task of the suite.
+    """
+    from damcha_core.catalog.names import unknown_name
+    from damcha_core.errors import UsageError
+
+    for task in tasks or []:
+        if task not in plan.suite.tasks:
+            raise UsageError(f"--task: {unknown_name('task', task, plan.suite.tasks)}")
+    return [cell for cell in cells if not tasks or cell.task in tasks]
 
 
 def _shown(found: dict[str, Any], rate: str, score: Any) -> str:
-    state = found["states"][rate]
+    state = found["states"].get(rate, "")  # a rate that was tried for other tasks
     return str(score(found["scores"][rate])) if state == "done" else str(state)
 
 

@@ -21,6 +21,8 @@ from damcha_core.train.run_folder import DEFAULT_PARENT
 
 CHOICES: dict[str, type] = {"name": str, "seeds": int, "budget": str, "builtin": bool, "set": dict}
 """What [study] of a stored suite adds to what a suite file says."""
+RATES = "rates"
+"""What it adds with --tuned: where the learning rates are from."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Study:
         budget: name of the budget; "recipe" changes nothing.
         builtin: whether the tasks are the built-in counterparts of the suite's.
         settings: by dotted key, of every cell; they beat all else.
+        rates: where tuned learning rates are from; empty: those of the recipes.
     """
 
     folder: StudyFolder
@@ -44,6 +47,7 @@ class Study:
     budget: str
     builtin: bool
     settings: Mapping[str, object]
+    rates: str = ""
 
     @property
     def name(self) -> str:
@@ -89,6 +93,7 @@ class Study:
                 "budget": self.budget,
                 "builtin": self.builtin,
                 "set": dict(self.settings),
+                **({RATES: self.rates} if self.rates else {}),
             },
             "grid": dict(suite.grid),
             "budget": {name: dict(tables) for name, tables in suite.budgets.items()},
@@ -178,6 +183,7 @@ def load_study(path: Path) -> Study:
     ]
     if wrong:
         raise ConfigError([f"{origin}: damaged: [study] lacks a good {', '.join(wrong)}"])
+    rates = given.get(RATES, "")
     suite = read_suite(
         {key: document[key] for key in KEYS if key in document}, given["name"], origin
     )
@@ -191,4 +197,5 @@ def load_study(path: Path) -> Study:
         budget=given["budget"],
         builtin=given["builtin"],
         settings=read_sets(suite, sets),
+        rates=rates if isinstance(rates, str) else "",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from damcha_core.catalog.names import choices, unknown_name
 from damcha_core.config.toml_text import parse_toml, read_toml
-from damcha_core.config.values import printable
+from damcha_core.config.values import printable, shown
 from damcha_core.errors import ConfigError, UsageError
 from damcha_core.experiments.suite_tables import (
     read_budgets,
@@ -22,6 +22,8 @@ from damcha_core.experiments.suite_tables import (
 SUITES = files("damcha_core.experiments") / "suites"
 ENDING = ".toml"
 KEYS = ("summary", "tasks", "attentions", "grid", "override", "budget")
+EXTENDS = "extends"
+"""Key of a suite file that names the shipped suite whose keys it takes over."""
 Settings = Mapping[str, object]
 
 
@@ -91,9 +93,7 @@ def load_suite(name_or_path: str) -> Suite:
         ConfigError: the file does not parse, or is no suite; all problems are reported.
     """
     if name_or_path in suite_names():
-        text = (SUITES / f"{name_or_path}{ENDING}").read_text(encoding="utf-8")
-        origin = f"suite {name_or_path}"
-        return read_suite(parse_toml(text, origin), name_or_path, origin)
+        return read_suite(shipped_document(name_or_path), name_or_path, f"suite {name_or_path}")
     path = Path(name_or_path)
     if path.suffix != ENDING and not path.is_file():
         raise UsageError(
@@ -103,19 +103,52 @@ def load_suite(name_or_path: str) -> Suite:
     return read_suite(read_toml(path), path.stem, printable(str(path)))
 
 
+def extended(document: Mapping[str, object], origin: str) -> Mapping[str, object]:
+    """A suite file with the keys that it takes over from a shipped suite.
+
+    Args:
+        document: the top-level table; with `extends` or without.
+        origin: what a problem names as the place.
+
+    Returns:
+        The table without `extends`. A key of its own replaces that of the other suite as a whole.
+
+    Raises:
+        ConfigError: `extends` names no shipped suite.
+    """
+    if EXTENDS not in document:
+        return document
+    name = document[EXTENDS]
+    if not isinstance(name, str) or name not in suite_names():
+        if isinstance(name, str):
+            wrong = unknown_name("suite", name, suite_names())
+        else:
+            wrong = f"{EXTENDS} = {shown(name)} is refused: give the name of a shipped suite"
+        raise ConfigError([f"{origin}: {wrong}"])
+    own = {key: value for key, value in document.items() if key != EXTENDS}
+    return {**shipped_document(name), **own}
+
+
+def shipped_document(name: str) -> Mapping[str, object]:
+    """The parsed file of a shipped suite, with what it takes over from another one."""
+    text = (SUITES / f"{name}{ENDING}").read_text(encoding="utf-8")
+    return extended(parse_toml(text, f"suite {name}"), f"suite {name}")
+
+
 def read_suite(document: Mapping[str, object], name: str, origin: str) -> Suite:
     """A suite from its parsed file.
 
     Args:
-        document: the top-level table.
+        document: the top-level table; see `extended` for a suite that takes over another.
         name: of the suite.
         origin: what a problem names as the place.
 
     Raises:
         ConfigError: it is no suite; all problems are reported.
     """
+    document = extended(document, origin)
     problems = [
-        f"{origin}: there is no key {printable(key[:64])}; {choices(key, KEYS)}"
+        f"{origin}: there is no key {printable(key[:64])}; {choices(key, (EXTENDS, *KEYS))}"
         for key in document
         if key not in KEYS
     ]

@@ -1,14 +1,14 @@
 """The learning rate of every attention on every task, chosen on valid from one grid.
 
-One grid, one budget and seed 0 for all, so that no attention is tuned more than another. The runs
-are cells like those of a study, in <study>/tune/; their test split is never scored. The choice is
-<study>/tuning.json.
+One grid, one budget and seed 0 for all attentions of a task, so that none is tuned more than
+another. The runs are cells like those of a study, in <study>/tune/; their test split is never
+scored. The choice is <study>/tuning.json.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,17 @@ from damcha_core.experiments.cell_state import (
     seen_standing,
 )
 from damcha_core.experiments.identity import code_hash
+from damcha_core.experiments.rate_grid import GRID
 from damcha_core.experiments.runner import RunOptions, StudyOutcome, run_study
 from damcha_core.experiments.study import Study, load_study, plan_study
 from damcha_core.experiments.study_folder import StudyFolder
 from damcha_core.experiments.study_observer import StudyObserver
 from damcha_core.experiments.suite import Override, Suite
+from damcha_core.experiments.tuned_rates import RATE, TUNING_FILE
 from damcha_core.files import find_json_object, replace_json
 
 SCHEMA = 1
-RATE = "train.lr"
-GRID = (3e-4, 1e-3, 3e-3)
-"""The rates that are tried unless others are named."""
 RUNS = "tune"
-TUNING_FILE = "tuning.json"
 SPLIT = "valid"
 
 
@@ -94,13 +92,17 @@ def tune(
         options: how the cells are worked off.
         observer: told what happens.
         only: the cells to work on; None: all. The choice is made where a whole grid is done.
+            Of a task with none among them tuning.json keeps what it says, so that the grid can be
+            widened for one task.
 
     Raises:
         UsageError, DataError, DiskError, Interrupted: see run_study.
     """
     runs = run_study(plan, options, observer, only=only)
-    record = tuning_record(plan, runs)
     file = plan.folder.path.parent / TUNING_FILE
+    record = tuning_record(plan, runs)
+    if only is not None:
+        record = with_kept_tasks(record, find_json_object(file) or {}, {cell.task for cell in only})
     replace_json(file, record)
     return TuningOutcome(file, record, runs)
 
@@ -109,7 +111,7 @@ def plan_tuning(
     suite: Suite,
     *,
     out: Path | None = None,
-    grid: Sequence[float] = GRID,
+    grid: Sequence[float] | None = None,
     budget: str | None = None,
     builtin: bool = False,
     sets: Sequence[str] = (),
@@ -119,7 +121,8 @@ def plan_tuning(
     Args:
         suite: whose tasks and attentions; its own train.lr of single cells is left out.
         out: folder of the study that the rates are for; None: see plan_study.
-        grid: rates, at least two, all above 0.
+        grid: rates, at least two, all above 0; None: those of the tuning that the folder has,
+            else GRID.
         budget: as for plan_study.
         builtin: as for plan_study.
         sets: "section.key=value" each, for every cell, such as a shorter train.max_steps.
@@ -131,23 +134,32 @@ def plan_tuning(
         UsageError: the grid is not one, or the suite varies settings by a grid of its own.
         ConfigError: settings are not valid.
     """
-    rates = sorted({float(rate) for rate in grid})
-    if len(rates) < 2 or not all(math.isfinite(rate) and rate > 0 for rate in rates):
-        shown = ", ".join(map(repr, grid)) or "nothing"
-        raise UsageError(f"--grid {shown}: give at least two different rates, all above 0")
     if suite.grid:
         raise UsageError(
             f"{suite.origin} varies {', '.join(suite.grid)}; rates are tuned for a suite without a "
             "[grid], one for each task and attention"
         )
-    study = plan_study(
-        replace(suite, grid={RATE: rates}, overrides=tuple(_without_rate(suite.overrides))),
-        out=out,
-        budget=budget,
-        builtin=builtin,
-        sets=sets,
-    )
-    return replace(study, folder=TuningFolder(study.folder.path / RUNS))
+    plain = replace(suite, overrides=tuple(_without_rate(suite.overrides)))
+
+    def planned(rates: Sequence[object]) -> Study:
+        varied = replace(plain, grid={RATE: list(rates)})
+        study = plan_study(varied, out=out, budget=budget, builtin=builtin, sets=sets)
+        return replace(study, folder=TuningFolder(study.folder.path / RUNS))
+
+    if grid is not None:
+        return planned(_rates(grid))
+    study = planned(GRID)
+    if not study.folder.suite_file.is_file():
+        return study
+    return planned(load_tuning(study.folder.path.parent).suite.grid[RATE])
+
+
+def _rates(grid: Sequence[float]) -> list[float]:
+    rates = sorted({float(rate) for rate in grid})
+    if len(rates) < 2 or not all(math.isfinite(rate) and rate > 0 for rate in rates):
+        shown = ", ".join(map(repr, grid)) or "nothing"
+        raise UsageError(f"--grid {shown}: give at least two different rates, all above 0")
+    return rates
 
 
 def load_tuning(folder: Path) -> Study:
@@ -178,9 +190,10 @@ def tuning_record(plan: Study, outcome: StudyOutcome | None = None) -> dict[str,
         outcome: where cells stand; others are looked at.
 
     Returns:
-        {"schema", "suite", "builtin", "split", "seed", "grid", "budget": {"name", "settings" by
-        task, "set"}, "cells"}; cells are by "task/attention": {"metric", "better", "scores" and
-        "states" by rate, "runs" (run folders, seen from the study's), "chosen", "edge"}. A score
+        {"schema", "suite", "builtin", "split", "seed", "code", "grid", "grids" by task, "budget":
+        {"name", "settings" by task, "set"}, "cells"}; cells are by "task/attention": {"metric",
+        "better", "scores" and "states" by rate, "runs" (run folders, seen from the study's),
+        "chosen", "edge"}. A score
         is that of the best checkpoint on valid; None where the run diverged or is not done.
         "chosen" is the rate of the best score, the smaller of two that are equal; None as long as
         a run of the grid has failed or is not done, or where all diverged. "edge" says that it
@@ -216,7 +229,9 @@ def tuning_record(plan: Study, outcome: StudyOutcome | None = None) -> dict[str,
         "builtin": plan.builtin,
         "split": SPLIT,
         "seed": 0,
+        "code": code_hash(),
         "grid": rates,
+        "grids": dict.fromkeys(plan.suite.tasks, rates),
         "budget": {
             "name": plan.budget,
             "settings": {
@@ -226,6 +241,37 @@ def tuning_record(plan: Study, outcome: StudyOutcome | None = None) -> dict[str,
         },
         "cells": pairs,
     }
+
+
+def with_kept_tasks(
+    record: Mapping[str, Any], stored: Mapping[str, Any], worked_on: Collection[str]
+) -> dict[str, Any]:
+    """A record that says of tasks that were not worked on what was said of them before.
+
+    Args:
+        record: of `tuning_record`.
+        stored: the record that the study has; empty where it has none.
+        worked_on: tasks.
+
+    Returns:
+        The record. What is stored of a task is kept where its suite, code and budget are those of
+        now.
+    """
+    now: dict[str, Any] = {**record, "grids": {**record["grids"]}, "cells": {**record["cells"]}}
+    same = ("schema", "suite", "builtin", "split", "seed", "code")
+    if any(stored.get(key) != record[key] for key in same):
+        return now
+    budgets = (record["budget"], stored["budget"])
+    for task, grid in stored["grids"].items():
+        one, other = ((b["name"], b["settings"].get(task), b["set"]) for b in budgets)
+        if task in worked_on or task not in now["grids"] or one != other:
+            continue
+        now["grids"][task] = grid
+        for pair, found in stored["cells"].items():
+            if pair in now["cells"] and pair.partition("/")[0] == task:
+                now["cells"][pair] = found
+    now["grid"] = sorted({rate for grid in now["grids"].values() for rate in grid})
+    return now
 
 
 def _look(plan: Study, cell: Cell) -> Standing:
@@ -250,66 +296,3 @@ def _chosen(pair: dict[str, Any]) -> float | None:
         (sign * score, float(rate)) for rate, score in pair["scores"].items() if score is not None
     ]
     return min(ranks)[1] if ranks else None
-
-
-def tuned_overrides(folder: Path) -> tuple[Override, ...]:
-    """The chosen rates, as overrides that beat those of a suite when they come after them.
-
-    Args:
-        folder: of the study that was tuned.
-
-    Returns:
-        One for each task and attention that has a choice.
-
-    Raises:
-        CheckpointError: there is no tuning, or its file is damaged.
-    """
-    file = folder / TUNING_FILE
-    record = find_json_object(file)
-    if record is None:
-        what = "damaged" if file.exists() else "there is no such file"
-        raise CheckpointError(f"{file}: {what}; make it with damcha suite tune")
-    cells = record.get("cells")
-    overrides = []
-    for pair, found in cells.items() if isinstance(cells, dict) else ():
-        task, _, attention = pair.partition("/")
-        chosen = found.get("chosen", "") if isinstance(found, dict) else ""
-        if chosen is None:
-            continue
-        if not isinstance(chosen, float) or not (math.isfinite(chosen) and chosen > 0):
-            raise CheckpointError(f"{file}: damaged: no learning rate for {pair}")
-        overrides.append(Override({RATE: chosen}, task=task, attention=attention))
-    return tuple(overrides)
-
-
-def with_tuned_rates(suite: Suite, folder: Path, tasks: Sequence[str]) -> Suite:
-    """A suite whose every task and attention has the rate that was chosen for it.
-
-    Args:
-        suite: to be tuned.
-        folder: of the study that was tuned.
-        tasks: those that will be trained (of `chosen_tasks`).
-
-    Raises:
-        CheckpointError: there is no tuning, or its file is damaged.
-        UsageError: nothing was chosen for some task and attention.
-    """
-    tuned = [
-        override
-        for override in tuned_overrides(folder)
-        if override.task in tasks and override.attention in suite.attentions
-    ]
-    there = {(override.task, override.attention) for override in tuned}
-    lacking = [
-        f"{task}/{attention}"
-        for task in tasks
-        for attention in suite.attentions
-        if (task, attention) not in there
-    ]
-    if lacking:
-        more = ", ..." if len(lacking) > 5 else ""
-        raise UsageError(
-            f"{folder / TUNING_FILE}: no rate was chosen for {', '.join(lacking[:5])}{more}; "
-            "finish damcha suite tune, or leave --tuned out"
-        )
-    return replace(suite, overrides=(*suite.overrides, *tuned))

@@ -32,6 +32,7 @@ def test_the_suites_are_listed_with_their_sizes():
     assert [(one["name"], one["cells"]) for one in listed] == [
         ("study", 28),
         ("ablations", 52),
+        ("comparison", 40),
         ("scaling", 36),
     ]
     out = damcha("suite", "list").done().out

@@ -6,9 +6,13 @@ import importlib
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import markdown_page as pages
 import pytest
+
+from damcha_core.config.toml_text import parse_toml
+from damcha_core.experiments import tuned_rates
 
 SCRIPTS = pages.REPOSITORY / "scripts"
 
@@ -74,3 +78,80 @@ def test_the_table_of_the_demo(
     assert ["mha", "513,284", "0.025", "12.5", "0.75", "12"] in lines
     assert ["floor:", "harmonic", "fill", "-", "0.07", "35", "2.1", "-"] in lines
     assert ["pictures", str(tmp_path / "damcha" / script.GRID)] in lines
+
+
+def made_tuning() -> dict[str, Any]:
+    def cell(metric: str, best: float | None) -> dict[str, Any]:
+        return {
+            "metric": metric,
+            "better": "lower",
+            "scores": {"0.001": 0.25, "0.002": None},
+            "states": {"0.001": "done", "0.002": "diverged"},
+            "runs": {"0.001": "tune/a", "0.002": "tune/b"},
+            "chosen": best,
+            "edge": True,
+        }
+
+    return {
+        "schema": 1,
+        "suite": "comparison",
+        "builtin": True,
+        "split": "valid",
+        "seed": 0,
+        "code": "0.1.0+abc",
+        "grid": [0.001, 0.002],
+        "grids": {"digits": [0.001, 0.002]},
+        "budget": {"name": "tune", "settings": {"digits": {"train.epochs": 15}}, "set": {}},
+        "cells": {name: cell("masked_mse", 0.001) for name in ("digits/mha", "digits/damcha")},
+    }
+
+
+@pytest.mark.parametrize("script", ["store_tuned_rates"], indirect=True)
+def test_the_choices_of_a_tuning_become_the_shipped_file(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source, file = tmp_path / "tuning.json", tmp_path / "tuned_rates.toml"
+    record = made_tuning()
+    source.write_text(json.dumps(record), encoding="utf-8")
+    script.main([str(source), "--out", str(file)])
+    text = file.read_text(encoding="utf-8")
+    turned = {**record, "cells": dict(reversed(record["cells"].items()))}
+    assert script.rates_text(turned) == text
+    stored = parse_toml(text, "tuned_rates.toml")
+    assert stored["tuning"] == {key: record[key] for key in script.KEYS}
+    assert stored["cells"]["digits/mha"] == {
+        "chosen": 0.001,
+        "edge": True,
+        "metric": "masked_mse",
+        "better": "lower",
+        "scores": {"0.001": 0.25, "0.002": "diverged"},
+    }
+    monkeypatch.setattr(tuned_rates, "SHIPPED", file)
+    found = tuned_rates.shipped_rates()
+    assert found.rates == {"digits/mha": 0.001, "digits/damcha": 0.001}
+    assert "suite comparison, budget tune, code 0.1.0+abc" in found.origin
+
+
+@pytest.mark.parametrize("script", ["store_tuned_rates"], indirect=True)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"builtin": False}, "not of built-in tasks"),
+        ({"cells": {}}, "no cells"),
+        ({"grids": {"digits": [0.001, 0.002, 0.004]}}, "not all rates of its task were tried"),
+    ],
+)
+def test_a_tuning_that_is_not_fit_to_be_shipped_is_refused(
+    script: ModuleType, tmp_path: Path, change: dict[str, Any], words: str
+):
+    source = tmp_path / "tuning.json"
+    source.write_text(json.dumps({**made_tuning(), **change}), encoding="utf-8")
+    with pytest.raises(SystemExit, match=words):
+        script.main([str(source), "--out", str(tmp_path / "x")])
+    unfinished = made_tuning()
+    unfinished["cells"]["digits/mha"]["chosen"] = None
+    with pytest.raises(ValueError, match="no rate was chosen; finish"):
+        script.rates_text(unfinished)
+    del unfinished["code"]
+    with pytest.raises(ValueError, match="no code in it"):
+        script.rates_text(unfinished)

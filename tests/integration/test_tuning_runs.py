@@ -11,7 +11,8 @@ from tiny_runs import SETTINGS
 from damcha_core.experiments.cell import as_toml
 from damcha_core.experiments.study_observer import StudyObserver
 from damcha_core.experiments.suite import read_suite
-from damcha_core.experiments.tuning import plan_tuning, tune, tuned_overrides
+from damcha_core.experiments.tuned_rates import tuned_rates
+from damcha_core.experiments.tuning import plan_tuning, tune
 
 SETTLED = ("run.task", "run.seed", "attention.name", "train.lr")
 
@@ -46,8 +47,12 @@ def test_what_trains_best_on_valid_is_chosen_and_test_is_not_looked_at(tmp_path)
         assert result["split"] == "valid"
         assert pair["scores"][rate] == result["metrics"]["masked_mse"]["value"]
     assert (pair["chosen"], pair["edge"]) == (1e-2, True)  # the other one learns nothing
-    assert tuned_overrides(tmp_path)[0].settings == {"train.lr": 1e-2}
+    assert tuned_rates(tmp_path).rates == {"cifar10/damcha": 1e-2}
     assert list(tmp_path.rglob("test.*")) == []
     again = Started()
     assert tune(plan, None, again).record == record
     assert again.cells == []
+    wide, added = plan_tuning(suite, out=tmp_path, grid=[1e-2, 1e-6, 2e-2], sets=sets), Started()
+    pair = tune(wide, None, added).record["cells"]["cifar10/damcha"]
+    assert added.cells == ["cifar10-damcha-lr0.02-s0"]  # what is done is not done again
+    assert set(pair["states"].values()) == {"done"}

@@ -25,7 +25,8 @@ def json_text(report: StudyReport) -> str:
         report: of a study.
 
     Returns:
-        {"schema", "summary", "grid", "baseline", "tables", "tuning_record" where there is one};
+        {"schema", "summary", "grid", "baseline", "tables", "learning_rates" (where tuned ones are
+        from) and "tuning_record" where there is one};
         each table, by its name, is a list of its rows.
     """
     record: dict[str, Any] = {
@@ -35,6 +36,8 @@ def json_text(report: StudyReport) -> str:
         "baseline": report.baseline,
         "tables": {table.name: table_record(table) for table in data_tables(report)},
     }
+    if report.study.rates:
+        record["learning_rates"] = report.study.rates
     if report.study.tuning:
         record["tuning_record"] = dict(report.study.tuning)
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

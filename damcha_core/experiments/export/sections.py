@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from damcha_core.experiments.export.adaptivity_tables import adaptivity_table
@@ -51,12 +52,22 @@ def tuning_table(report: StudyReport) -> Table | None:
         )
         for row in shown
     )
-    grid = report.study.tuning.get("grid")
-    notes = []
-    if isinstance(grid, list):
-        notes.append(f"The same grid for every attention: {', '.join(map(str, grid))}.")
+    notes = grid_notes(report.study.tuning)
     notes += budget_notes(mapping_in(report.study.tuning, "budget"))
     return Table(found.name, found.title, columns, rows, tuple(notes))
+
+
+def grid_notes(tuning: Mapping[str, Any]) -> list[str]:
+    """Which rates were tried, by task where tasks differ."""
+    grids = mapping_in(tuning, "grids")
+    texts = {task: ", ".join(map(str, g)) for task, g in grids.items() if isinstance(g, list)}
+    if len(set(texts.values())) > 1:
+        parts = "; ".join(f"{task} {text}" for task, text in texts.items())
+        return [f"The same grid for every attention of a task: {parts}."]
+    grid = tuning.get("grid")
+    if not isinstance(grid, list):
+        return []
+    return [f"The same grid for every attention: {', '.join(map(str, grid))}."]
 
 
 def budget_notes(budget: dict[str, Any]) -> list[str]:
@@ -98,6 +109,8 @@ def run_table(report: StudyReport) -> Table:
         rows.append((*row, words(cell.config_hash[:SHORT_HASH])))
         if cell.reason:
             notes.append(f"{cell.id}: {cell.state}: {' '.join(cell.reason.split())}")
+    if report.study.rates:
+        notes.append(f"Learning rates: {report.study.rates}.")
     codes = {cell.code for cell in report.study.cells if cell.is_done}
     if len(codes) > 1:
         notes.append(

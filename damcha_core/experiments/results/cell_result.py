@@ -114,6 +114,7 @@ class Study:
         grid: dotted keys that the suite varies.
         cells: all runs that belong to it, in the order of the suite.
         tuning: what `damcha suite tune` left; empty without it.
+        rates: where tuned learning rates are from; empty: those of the recipes.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Study:
     grid: tuple[str, ...]
     cells: tuple[CellResult, ...]
     tuning: Mapping[str, Any] = field(default_factory=dict)
+    rates: str = ""
 
     @property
     def tasks(self) -> list[str]:

@@ -41,11 +41,13 @@ class SuitePlan:
         summary: of the suite.
         grid: dotted keys that it varies.
         cells: in its order.
+        rates: where tuned learning rates are from; empty: those of the recipes.
     """
 
     summary: str = ""
     grid: tuple[str, ...] = ()
     cells: tuple[PlannedCell, ...] = ()
+    rates: str = ""
 
 
 def read_plan(folder: Path) -> SuitePlan:
@@ -74,4 +76,4 @@ def read_plan(folder: Path) -> SuitePlan:
         )
         for cell in study.cells
     ]
-    return SuitePlan(study.suite.summary, grid, tuple(cells))
+    return SuitePlan(study.suite.summary, grid, tuple(cells), study.rates)

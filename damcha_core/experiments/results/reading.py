@@ -78,6 +78,7 @@ def read_study(folder: Path, *, judged: Judged | None = None) -> Study:
         grid=plan.grid,
         cells=tuple(_in_order(cells)),
         tuning=find_json_object(folder / "tuning.json", finite=True) or {},
+        rates=plan.rates,
     )
 
 

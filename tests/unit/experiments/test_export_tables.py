@@ -21,7 +21,7 @@ from damcha_core.experiments.export.csv_table import csv_text
 from damcha_core.experiments.export.data_tables import data_tables
 from damcha_core.experiments.export.json_table import json_text
 from damcha_core.experiments.export.score_tables import score_table
-from damcha_core.experiments.export.sections import reader_tables
+from damcha_core.experiments.export.sections import grid_notes, reader_tables
 from damcha_core.experiments.export.table import (
     Column,
     Entry,
@@ -157,6 +157,22 @@ def test_every_number_can_be_traced(mixed) -> None:
             assert f"--out {entry['run_folder']}" in entry["command"]
     assert len(runs.rows) == 20
     assert "loss is nan at step 3" in [e.value for e in column(runs, "reason")]
+
+
+def test_where_the_rates_of_a_study_are_from_is_told(tmp_path):
+    made = MadeStudy(tmp_path / "made", tasks=("digits",), attentions=("mha", "damcha"))
+    assert "learning_rates" not in json.loads(json_text(report_of(made)))
+    file = made.folder / "suite.toml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("[study]\n", '[study]\nrates = "shipped"\n'), encoding="utf-8")
+    write_json(made.folder / "tuning.json", {"grids": {"digits": [0.1], "cldr": [0.1, 0.2]}})
+    report = report_of(made)
+    assert json.loads(json_text(report))["learning_rates"] == "shipped"
+    runs = reader_tables(report)[-1]
+    assert "Learning rates: shipped." in runs.notes
+    assert grid_notes(report.study.tuning) == [
+        "The same grid for every attention of a task: digits 0.1; cldr 0.1, 0.2."
+    ]
 
 
 def test_tuning_and_adaptivity_have_tables_of_their_own(mixed) -> None:

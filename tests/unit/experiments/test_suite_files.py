@@ -20,7 +20,7 @@ def problems_of(text: str) -> str:
 
 
 def test_the_study_is_seven_attentions_on_four_tasks():
-    assert suite_names() == ("study", "ablations", "scaling")
+    assert suite_names() == ("study", "ablations", "comparison", "scaling")
     study = load_suite("study")
     assert (list(study.attentions), study.tasks) == (SEVEN, FOUR)
 
@@ -36,6 +36,26 @@ def test_the_scaling_has_three_widths_and_three_depths():
     suite = load_suite("scaling")
     assert suite.grid == {"model.d_model": [64, 128, 256], "model.n_layers": [2, 4, 8]}
     assert set(suite.attentions) == {"damcha", "mha", "mha-matched", "mha-flops"}
+
+
+def test_the_comparison_is_the_study_and_the_controls():
+    study, suite = load_suite("study"), load_suite("comparison")
+    assert list(suite.attentions) == [*SEVEN, "mha-matched", "mha-flops", "damcha-geometric"]
+    assert (suite.tasks, suite.budgets) == (study.tasks, study.budgets)
+
+
+def test_the_budget_of_a_tuning_is_for_every_built_in_task_of_the_study():
+    budgets = load_suite("study").budgets
+    assert set(budgets["tune"]) == set(budgets["small"])
+
+
+def test_a_suite_may_take_over_a_shipped_one():
+    document = {"extends": "study", "attentions": ["mha"]}
+    mine, study = read_suite(document, "mine", "mine.toml"), load_suite("study")
+    assert (mine.name, mine.attentions) == ("mine", ("mha",))
+    assert (mine.tasks, mine.budgets) == (study.tasks, study.budgets)
+    own = {"small": {"digits": {"train.epochs": 1}}}
+    assert read_suite({**document, "budget": own}, "mine", "mine.toml").budgets == own
 
 
 def test_settings_may_be_dotted_or_nested(tmp_path):
@@ -56,7 +76,7 @@ def test_settings_may_be_dotted_or_nested(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("studdy", "did you mean study?"), ("x", "known: study, ablations, scaling")],
+    [("studdy", "did you mean study?"), ("x", "known: study, ablations, comparison, scaling")],
 )
 def test_an_unknown_suite_is_refused_with_the_known_ones(name, words):
     with pytest.raises(UsageError, match=words):
@@ -70,6 +90,9 @@ GOOD = 'tasks = ["digits"]\nattentions = ["mha"]\n'
     ("text", "words"),
     [
         ("", "tasks is missing"),
+        ('extends = "studdy"\n', "did you mean study?"),
+        ("extends = 3\n", "extends = 3 is refused: give the name of a shipped suite"),
+        ('extends = "study"\nx = 1\n', "there is no key x"),
         ("tasks = 3\nattentions = []\n", "attentions = [] is refused: give a list of names"),
         ('tasks = ["digts"]\nattentions = ["mha"]\n', "did you mean digits?"),
         ('tasks = ["digits"]\nattentions = ["mah"]\n', "did you mean mha?"),

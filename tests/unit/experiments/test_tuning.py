@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from damcha_core.errors import CheckpointError, ConfigError, UsageError
+from damcha_core.errors import ConfigError, UsageError
 from damcha_core.experiments.cell_state import Standing, State
-from damcha_core.experiments.expansion import chosen_tasks
+from damcha_core.experiments.rate_grid import GRID
 from damcha_core.experiments.runner import StudyOutcome
-from damcha_core.experiments.study import Study, plan_study
-from damcha_core.experiments.suite import Override, Suite, load_suite, read_suite
+from damcha_core.experiments.study import Study
+from damcha_core.experiments.suite import Suite, load_suite, read_suite
 from damcha_core.experiments.tuning import (
-    GRID,
     TuningFolder,
     load_tuning,
     plan_tuning,
-    tuned_overrides,
     tuning_record,
-    with_tuned_rates,
+    with_kept_tasks,
 )
+
+THREE = (3e-4, 1e-3, 3e-3)
 
 
 def small_suite(**more: Any) -> Suite:
@@ -48,13 +47,13 @@ def score(plan: Study, values: dict[str, float | State]) -> dict[str, Any]:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Study:
-    return plan_tuning(small_suite(), out=tmp_path)
+    return plan_tuning(small_suite(), out=tmp_path, grid=THREE)
 
 
 def test_the_cells_vary_the_rate_alone(plan, tmp_path):
     assert plan.folder.path == tmp_path / "tune"
     assert isinstance(plan.folder, TuningFolder)
-    assert len(plan.cells) == 2 * 2 * len(GRID)
+    assert len(plan.cells) == 2 * 2 * len(THREE)
     assert {cell.seed for cell in plan.cells} == {0}
     assert "digits-damcha-lr0.0003-s0" in {cell.id for cell in plan.cells}
     for cell in plan.cells:
@@ -120,14 +119,14 @@ def test_the_rate_cannot_be_set_for_all():
     ],
 )
 def test_the_best_on_valid_is_chosen_in_the_direction_of_the_metric(plan, values, lower, higher):
-    record = score(plan, dict(zip(map(repr, GRID), values, strict=True)))
+    record = score(plan, dict(zip(map(repr, THREE), values, strict=True)))
     for pair, found in record["cells"].items():
         wanted = lower if pair.startswith("digits/") else higher
         assert (found["chosen"], found["edge"]) == wanted, pair
         shown = [None if isinstance(value, State) else value for value in values]
         assert list(found["scores"].values()) == shown
         assert list(found["scores"]) == ["0.0003", "0.001", "0.003"]
-    assert record["grid"] == list(GRID)
+    assert record["grid"] == list(THREE)
     assert (record["schema"], record["seed"], record["split"]) == (1, 0, "valid")
     assert record["cells"]["digits/mha"]["runs"]["0.001"] == "tune/digits-mha-lr0.001-s0"
     json.dumps(record, allow_nan=False)
@@ -142,45 +141,13 @@ def test_nothing_is_chosen_from_part_of_a_grid(plan, state):
 
 
 def test_where_all_diverge_nothing_is_chosen(plan):
-    record = score(plan, dict.fromkeys(map(repr, GRID), State.DIVERGED))
+    record = score(plan, dict.fromkeys(map(repr, THREE), State.DIVERGED))
     assert {pair["chosen"] for pair in record["cells"].values()} == {None}
 
 
 def test_what_was_not_run_is_looked_at(plan):
     states = tuning_record(plan)["cells"]["digits/mha"]["states"]
     assert set(states.values()) == {"missing"}
-
-
-def test_a_study_takes_the_chosen_rates_up(plan, tmp_path):
-    record = score(plan, {"0.0003": 0.3, "0.001": 0.1, "0.003": 0.2})
-    (tmp_path / "tuning.json").write_text(json.dumps(record), encoding="utf-8")
-    overrides = tuned_overrides(tmp_path)
-    assert Override({"train.lr": 1e-3}, task="digits", attention="mha") in overrides
-    assert len(overrides) == 4
-    suite = small_suite(override=[{"attention": "damcha", "set": {"train.lr": 0.5}}])
-    tuned = with_tuned_rates(suite, tmp_path, chosen_tasks(suite, builtin=False))
-    study = plan_study(tuned, out=tmp_path / "study", sets=["train.epochs=2"])
-    rates = {(c.task, c.attention): c.settings["train.lr"] for c in study.cells}
-    assert rates == {
-        ("digits", "mha"): 1e-3,
-        ("digits", "damcha"): 1e-3,
-        ("digits-cls", "mha"): 3e-4,
-        ("digits-cls", "damcha"): 3e-4,
-    }
-    study.store()  # rates of other pairs would be refused in a stored suite
-    smaller = replace(small_suite(), attentions=("mha",))
-    assert len(with_tuned_rates(smaller, tmp_path, ["digits"]).overrides) == 1
-    with pytest.raises(UsageError, match=r"no rate was chosen for digits/elliptical; finish"):
-        with_tuned_rates(replace(suite, attentions=("elliptical",)), tmp_path, ["digits"])
-
-
-def test_a_missing_or_damaged_tuning_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"tuning\.json: there is no such file.*suite tune"):
-        tuned_overrides(tmp_path)
-    for text in ("{", '{"cells": {"a/b": 3}}', '{"cells": {"a/b": {"chosen": -1.0}}}'):
-        (tmp_path / "tuning.json").write_text(text, encoding="utf-8")
-        with pytest.raises(CheckpointError, match=r"tuning\.json: damaged"):
-            tuned_overrides(tmp_path)
 
 
 def test_the_whole_study_on_built_in_data_can_be_tuned(tmp_path):
@@ -197,3 +164,49 @@ def test_the_scores_of_a_tuning_are_those_of_the_result(plan):
     folder.run(cell).path.mkdir(parents=True)
     folder.run(cell).result_file.write_text('{"step": 3}', encoding="utf-8")
     assert folder.has_scores(cell)
+
+
+def test_the_grid_is_the_usual_one_until_another_was_tried(tmp_path):
+    plan = plan_tuning(small_suite(), out=tmp_path)
+    assert tuple(plan.suite.grid["train.lr"]) == GRID
+    plan_tuning(small_suite(), out=tmp_path, grid=THREE).store()
+    assert tuple(plan_tuning(small_suite(), out=tmp_path).suite.grid["train.lr"]) == THREE
+
+
+def test_a_wider_grid_keeps_the_cells_that_are_done(tmp_path):
+    narrow = plan_tuning(small_suite(), out=tmp_path, grid=THREE)
+    narrow.store()
+    wide = plan_tuning(small_suite(), out=tmp_path, grid=[*THREE, 9e-3])
+    wide.store()  # is not refused
+    assert [cell for cell in wide.cells if cell in narrow.cells] == list(narrow.cells)
+    assert load_tuning(tmp_path).cells == wide.cells
+
+
+def test_a_task_that_is_not_widened_keeps_its_choice(plan, tmp_path):
+    before = score(plan, {"0.0003": 0.3, "0.001": 0.2, "0.003": 0.1})
+    wide = tuning_record(plan_tuning(small_suite(), out=tmp_path, grid=[*THREE, 9e-3]))
+    after = with_kept_tasks(wide, before, {"digits"})
+    assert after["grids"] == {"digits": [*THREE, 9e-3], "digits-cls": list(THREE)}
+    assert after["grid"] == [*THREE, 9e-3]
+    for attention in ("mha", "damcha"):
+        kept = f"digits-cls/{attention}"
+        assert after["cells"][kept] == before["cells"][kept]
+        assert after["cells"][f"digits/{attention}"]["chosen"] is None
+    narrow = tuning_record(plan)
+    assert with_kept_tasks(narrow, after, {"digits-cls"})["grid"] == [*THREE, 9e-3]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": "x"},
+        {"suite": "x"},
+        {"budget": {"name": "x", "settings": {}, "set": {}}},
+        {"budget": {"name": "recipe", "settings": {}, "set": {"train.epochs": 1}}},
+    ],
+)
+def test_what_was_chosen_otherwise_is_not_kept(plan, change):
+    before = score(plan, {"0.0003": 0.3, "0.001": 0.2, "0.003": 0.1})
+    now = tuning_record(plan_tuning(small_suite(), out=plan.folder.path / "x"))
+    assert with_kept_tasks(now, {**before, **change}, {"digits"}) == now
+    assert with_kept_tasks(now, {}, {"digits"}) == now
