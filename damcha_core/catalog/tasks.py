@@ -35,6 +35,7 @@ class TaskRow:
         reconstructs: whether hidden patches are what the task predicts.
         is_text: whether a text is generated from a text.
         grouped: whether all targets of a source are the references of one answer.
+        tuned_by: name of the metric that chooses a learning rate; "": the main one.
         mean_tokens: typical tokens of a text, source, target and marks; 0 for pictures, whose
             number of patches follows from the settings.
         splits: the parts that the data can have.
@@ -52,6 +53,7 @@ class TaskRow:
     reconstructs: bool = False
     is_text: bool = False
     grouped: bool = False
+    tuned_by: str = ""
     mean_tokens: int = 0
     splits: tuple[str, ...] = ("train", "valid", "test")
 
@@ -59,6 +61,17 @@ class TaskRow:
     def main_metric(self) -> MetricSpec:
         """The metric that chooses the best checkpoint."""
         return self.metrics[0]
+
+    @property
+    def tuning_metric(self) -> MetricSpec:
+        """The metric that chooses a learning rate.
+
+        Rates are compared after short runs, whose texts are too poor for their scores to say much;
+        perplexity already tells them apart.
+        """
+        if not self.tuned_by:
+            return self.main_metric
+        return next(metric for metric in self.metrics if metric.name == self.tuned_by)
 
 
 RECONSTRUCTION_METRICS = (
@@ -143,6 +156,7 @@ def translation_rows() -> tuple[TaskRow, ...]:
         "builder": "damcha_core.tasks.text_task:TextTask",
         "evaluator": "damcha_core.evaluate.text.translation:TranslationEvaluator",
         "metrics": TRANSLATION_METRICS,
+        "tuned_by": "perplexity",
         "instead": "cldr",
         "is_text": True,
     }
@@ -173,6 +187,7 @@ def concept_rows() -> tuple[TaskRow, ...]:
         "builder": "damcha_core.tasks.text_task:TextTask",
         "evaluator": "damcha_core.evaluate.text.concept_to_text:ConceptEvaluator",
         "metrics": CONCEPT_METRICS,
+        "tuned_by": "perplexity",
         "instead": "concepts",
         "is_text": True,
         "grouped": True,

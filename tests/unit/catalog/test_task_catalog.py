@@ -40,6 +40,8 @@ def test_metrics_start_with_the_main_one(name):
     row = task_row(name)
     assert [metric.name for metric in row.metrics] == METRICS[name]
     assert row.main_metric is row.metrics[0]
+    assert row.tuning_metric in row.metrics
+    assert (row.tuning_metric.name == "perplexity") == row.is_text
     for metric in row.metrics:
         assert metric.unit
         assert metric.better == ("lower" if metric.name in LOWER else "higher")
