@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # A file that is run finds the modules of its own folder alone.
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+from builtin_text.cldr.corpus import phrases  # noqa: E402
+from builtin_text.concepts import concept_pairs  # noqa: E402
 from damcha_core.data.text.builtin import FOLDER, PackedText, read_packed  # noqa: E402
-from damcha_core.data.text.cldr.corpus import phrases  # noqa: E402
-from damcha_core.data.text.concepts import concept_pairs  # noqa: E402
 from damcha_core.errors import DataError  # noqa: E402
 
 COMMAND = "python scripts/builtin_text/build.py"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 
-from damcha_core.data.text.concepts_grammar.event import MIN_CONCEPTS, Event, draw_event
-from damcha_core.data.text.concepts_grammar.scene import all_scenes
-from damcha_core.data.text.concepts_grammar.sentence import tellings
-from damcha_core.data.text.draws import Draws
+from builtin_text.concepts_grammar.event import MIN_CONCEPTS, Event, draw_event
+from builtin_text.concepts_grammar.scene import all_scenes
+from builtin_text.concepts_grammar.sentence import tellings
+from builtin_text.draws import Draws
 
 SIZES = {"train": 8000, "valid": 400, "test": 400}
 """Concept sets of each split."""

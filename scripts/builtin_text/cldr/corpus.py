@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from builtin_text.cldr.phrase import Phrase
+from builtin_text.cldr.slots import SLOTS
+from builtin_text.cldr.templates import TEMPLATES, Template
+from builtin_text.draws import Draws
 from damcha_core.data.randomness import stream_key
-from damcha_core.data.text.cldr.phrase import Phrase
-from damcha_core.data.text.cldr.slots import SLOTS
-from damcha_core.data.text.cldr.templates import TEMPLATES, Template
-from damcha_core.data.text.draws import Draws
 
 SIZES: Mapping[str, int] = {"train": 28_000, "valid": 500, "test": 1_000, "unseen": 1_000}
 """Phrases in each split."""

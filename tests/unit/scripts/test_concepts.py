@@ -6,20 +6,19 @@ from collections import Counter
 from itertools import combinations, pairwise
 
 import pytest
-
-from damcha_core.data.text.concepts import SIZES, concept_pairs
-from damcha_core.data.text.concepts_grammar.event import Event, Phrase
-from damcha_core.data.text.concepts_grammar.inflection import (
+from builtin_text.concepts import SIZES, concept_pairs
+from builtin_text.concepts_grammar.event import Event, Phrase
+from builtin_text.concepts_grammar.inflection import (
     article,
     participle,
     past,
     plural,
     third_person,
 )
-from damcha_core.data.text.concepts_grammar.nouns import MASS, PLACES
-from damcha_core.data.text.concepts_grammar.scene import all_scenes
-from damcha_core.data.text.concepts_grammar.sentence import Telling, tell, tellings
-from damcha_core.data.text.draws import Draws
+from builtin_text.concepts_grammar.nouns import MASS, PLACES
+from builtin_text.concepts_grammar.scene import all_scenes
+from builtin_text.concepts_grammar.sentence import Telling, tell, tellings
+from builtin_text.draws import Draws
 
 FUNCTION_WORDS = {
     *("a", "an", "the", "two", "and", "is", "are", "there", "he", "she", "they", "his", "her"),
