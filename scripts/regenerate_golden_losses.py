@@ -9,10 +9,9 @@ a change that is not meant to move them must not need this script.
 
 Each task trains with `mha`, and with `damcha` as it is by default and as version 0.1 had it (the
 start at the identity, and the random one, with the step of the matrix form), in float64 on one CPU
-thread, on built-in data or on small pictures made here. `concepts` stands for the text tasks:
-`cldr` depends on the release of CLDR, the others read files. Its tokenizer is stored beside the
-losses, because another version of sentencepiece may train another one; delete it to have it made
-again.
+thread, on built-in data or on small pictures made here. `concepts` stands for the text tasks, which
+train alike. Its tokenizer is stored beside the losses, because another version of sentencepiece may
+train another one; delete it to have it made again.
 
 Every setting is given below, so that neither a recipe nor a default has a part in the numbers; and
 the weights are drawn here, because torch draws others (in the last bit) on another CPU, and may

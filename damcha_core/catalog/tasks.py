@@ -164,7 +164,7 @@ def translation_rows() -> tuple[TaskRow, ...]:
         TaskRow(
             name="cldr",
             summary="translate dates, numbers, names and lists of CLDR, English to German",
-            data=f"{TEXT}.cldr.load:load_cldr",
+            data=f"{TEXT}.builtin:load_cldr",
             builtin=True,
             mean_tokens=24,
             splits=("train", "valid", "test", "unseen"),
@@ -196,7 +196,7 @@ def concept_rows() -> tuple[TaskRow, ...]:
         TaskRow(
             name="concepts",
             summary="make a sentence of given concepts, from a small English grammar",
-            data=f"{TEXT}.concepts:load_concepts",
+            data=f"{TEXT}.builtin:load_concepts",
             builtin=True,
             mean_tokens=17,
             **common,

@@ -8,16 +8,12 @@ sentence with all of them ("A dog is chasing a ball in the park."), one row a se
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from itertools import combinations
-from pathlib import Path
 
-from damcha_core.data.notify import Notify, no_notice
-from damcha_core.data.text.concepts_grammar.event import MIN_CONCEPTS, Event, draw_event
-from damcha_core.data.text.concepts_grammar.scene import all_scenes
-from damcha_core.data.text.concepts_grammar.sentence import tellings
-from damcha_core.data.text.draws import Draws
-from damcha_core.data.text.pairs import ListedPairs, Pair, TextData
+from builtin_text.concepts_grammar.event import MIN_CONCEPTS, Event, draw_event
+from builtin_text.concepts_grammar.scene import all_scenes
+from builtin_text.concepts_grammar.sentence import tellings
+from builtin_text.draws import Draws
 
 SIZES = {"train": 8000, "valid": 400, "test": 400}
 """Concept sets of each split."""
@@ -28,39 +24,25 @@ _REFERENCES, _REFERENCE_WEIGHTS = (1, 2, 3, 4), (20, 30, 30, 20)
 _Set = frozenset[str]
 
 
-def load_concepts(
-    *,
-    root: str | Path = "",
-    source_lang: str = "",
-    target_lang: str = "",
-    notify: Notify = no_notice,
-) -> TextData:
-    """The concept sets: 8,000 train, 400 valid, 400 test, each with 1 to 4 sentences.
+def concept_pairs() -> dict[str, list[tuple[str, str]]]:
+    """The pairs of each split: 1 to 4 sentences a set, those of a set in succession.
 
     No set of valid or test contains, or is contained in, any other set of the three splits, and
-    each of its words is in at least 8 training sets: known words in new combinations.
+    each of its words is in at least 8 training sets.
 
-    Args:
-        root: not used, nothing is read.
-        source_lang: not used.
-        target_lang: not used.
-        notify: not used, it takes about a second.
+    Returns:
+        Lists in the order of SIZES.
     """
-    return TextData(_splits())
-
-
-@cache
-def _splits() -> dict[str, ListedPairs]:
     events = _draw_events(sum(SIZES.values()))
     held_out = _hold_out(list(events), SIZES["valid"] + SIZES["test"])
     split_of = dict.fromkeys(events, "train")
     split_of.update(dict.fromkeys(held_out[: SIZES["valid"]], "valid"))
     split_of.update(dict.fromkeys(held_out[SIZES["valid"] :], "test"))
     draws = Draws("concepts: sentences")
-    rows: dict[str, list[Pair]] = {split: [] for split in SIZES}
+    rows: dict[str, list[tuple[str, str]]] = {split: [] for split in SIZES}
     for key, event in events.items():
         rows[split_of[key]] += _rows(event, draws)
-    return {split: ListedPairs(f"concepts ({split})", rows[split]) for split in SIZES}
+    return rows
 
 
 def _draw_events(n: int) -> dict[_Set, Event]:
@@ -102,7 +84,7 @@ def _related(sets: list[_Set]) -> set[_Set]:
     return related
 
 
-def _rows(event: Event, draws: Draws) -> list[Pair]:
+def _rows(event: Event, draws: Draws) -> list[tuple[str, str]]:
     source = " ".join(draws.shuffled(sorted(event.concepts)))
     left = dict(tellings(event))
     chosen: list[str] = []

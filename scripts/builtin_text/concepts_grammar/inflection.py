@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from damcha_core.data.text.concepts_grammar.nouns import IRREGULAR_PLURALS
-from damcha_core.data.text.concepts_grammar.verbs import IRREGULAR_PAST
+from builtin_text.concepts_grammar.nouns import IRREGULAR_PLURALS
+from builtin_text.concepts_grammar.verbs import IRREGULAR_PAST
 
 _VOWELS = frozenset("aeiou")
 # Written with a vowel, spoken with a consonant.

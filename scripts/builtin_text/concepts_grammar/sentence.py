@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from damcha_core.data.text.concepts_grammar.event import Event, Phrase, joined_with_to
-from damcha_core.data.text.concepts_grammar.inflection import (
+from builtin_text.concepts_grammar.event import Event, Phrase, joined_with_to
+from builtin_text.concepts_grammar.inflection import (
     article,
     participle,
     past,
     plural,
     third_person,
 )
-from damcha_core.data.text.concepts_grammar.verbs import ADVERBS, PAST_TOLD, STATES
+from builtin_text.concepts_grammar.verbs import ADVERBS, PAST_TOLD, STATES
 
 Tense = Literal["progressive", "past", "present"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from damcha_core.data.text.concepts_grammar.nouns import CLASSES
+from builtin_text.concepts_grammar.nouns import CLASSES
 
 _NOUNS_OF: dict[str, str] = {
     "young": "man woman farmer doctor nurse teacher chef artist dancer singer soldier sailor pilot "

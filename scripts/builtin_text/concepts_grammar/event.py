@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from damcha_core.data.text.concepts_grammar.adjectives import adjectives_of
-from damcha_core.data.text.concepts_grammar.nouns import FEMALE, MALE, PEOPLE, PLACES, PLURAL_ONLY
-from damcha_core.data.text.concepts_grammar.scene import Number, Scene, Thing
-from damcha_core.data.text.concepts_grammar.verbs import SHARED
-from damcha_core.data.text.draws import Draws
+from builtin_text.concepts_grammar.adjectives import adjectives_of
+from builtin_text.concepts_grammar.nouns import FEMALE, MALE, PEOPLE, PLACES, PLURAL_ONLY
+from builtin_text.concepts_grammar.scene import Number, Scene, Thing
+from builtin_text.concepts_grammar.verbs import SHARED
+from builtin_text.draws import Draws
 
 MIN_CONCEPTS, MAX_CONCEPTS = 3, 5
 _SIZES, _SIZE_WEIGHTS = (3, 4, 5), (30, 40, 30)

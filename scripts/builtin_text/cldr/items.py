@@ -9,7 +9,7 @@ from functools import cache
 
 from babel.units import UnknownUnitError
 
-from damcha_core.data.text.cldr.rendering import locale_of, quantity
+from builtin_text.cldr.rendering import locale_of, quantity
 
 LANGUAGES = ("en", "de")
 

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from damcha_core.data.notify import Notify, no_notice
+from builtin_text.cldr.phrase import Phrase
+from builtin_text.cldr.slots import SLOTS
+from builtin_text.cldr.templates import TEMPLATES, Template
+from builtin_text.draws import Draws
 from damcha_core.data.randomness import stream_key
-from damcha_core.data.text.cldr.phrase import Phrase
-from damcha_core.data.text.cldr.slots import SLOTS
-from damcha_core.data.text.cldr.templates import TEMPLATES, Template
-from damcha_core.data.text.draws import Draws
 
 SIZES: Mapping[str, int] = {"train": 28_000, "valid": 500, "test": 1_000, "unseen": 1_000}
 """Phrases in each split."""
@@ -28,7 +27,6 @@ _ONE_PUT_ASIDE_IN = 14
 # Phrases of unseen that hold the same held-out combination, at most: some are so common that they
 # would be much of the split.
 _MOST_ALIKE = 8
-_NOTICE_EVERY = 2_000
 
 
 @cache
@@ -40,15 +38,12 @@ def is_held_out(pattern: str, item: str) -> bool:
     return stream_key(f"cldr held out\n{pattern}\n{item}")[0] % _ONE_HELD_OUT_IN == 0
 
 
-def phrases(notify: Notify = no_notice) -> dict[str, list[Phrase]]:
+def phrases() -> dict[str, list[Phrase]]:
     """All phrases, by split: train, valid, test, unseen.
 
     No two have the same English or the same German text. Train, valid and test hold no held-out
     combination of pattern and item; each phrase of unseen holds at least one, though its patterns
     and its items are in training, MIN_PATTERN_COUNT and MIN_ITEM_COUNT times or more.
-
-    Args:
-        notify: called with the number of training phrases made so far.
 
     Returns:
         Lists in the order of SIZES.
@@ -69,8 +64,6 @@ def phrases(notify: Notify = no_notice) -> dict[str, list[Phrase]]:
             aside.append(phrase)
         else:
             train.append(phrase)
-            if len(train) % _NOTICE_EVERY == 0:
-                notify("make phrases", len(train), SIZES["train"])
             if len(train) == SIZES["train"]:
                 break
     aside, unseen = _covered(aside, train), _covered(unseen, train)

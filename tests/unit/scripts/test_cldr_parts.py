@@ -7,12 +7,12 @@ from datetime import datetime
 from decimal import Decimal
 
 import pytest
+from builtin_text.cldr import items, rendering
+from builtin_text.cldr.slots import SLOTS
+from builtin_text.cldr.templates import TEMPLATES
+from builtin_text.draws import Draws
 
 from damcha_core.data.randomness import generator
-from damcha_core.data.text.cldr import items, rendering
-from damcha_core.data.text.cldr.slots import SLOTS
-from damcha_core.data.text.cldr.templates import TEMPLATES
-from damcha_core.data.text.draws import Draws
 
 MOMENT = datetime(2024, 3, 5, 15, 5)
 NBSP = "\u00a0"

@@ -7,8 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-from damcha_core.data.text.concepts_grammar.adjectives import adjectives_of
-from damcha_core.data.text.concepts_grammar.nouns import CLASSES, MASS
+from builtin_text.concepts_grammar.adjectives import adjectives_of
+from builtin_text.concepts_grammar.nouns import CLASSES, MASS
 
 Number = Literal["one", "many", "mass"]
 
@@ -61,7 +61,7 @@ class Scene:
 @cache
 def all_scenes() -> tuple[Scene, ...]:
     """The scenes, in the order of the file."""
-    table = files("damcha_core.data.text.concepts_grammar").joinpath("scenes.txt").read_bytes()
+    table = files("builtin_text.concepts_grammar").joinpath("scenes.txt").read_bytes()
     lines = [line.strip() for line in table.decode("utf-8").split("\n")]
     return tuple(_scene(line) for line in lines if line and not line.startswith("#"))
 

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
-from damcha_core.data.text.cldr import items, rendering
-from damcha_core.data.text.draws import Draws
+from builtin_text.cldr import items, rendering
+from builtin_text.draws import Draws
 
 FIRST_YEAR, LAST_YEAR = 1990, 2029
 _MAY = 5

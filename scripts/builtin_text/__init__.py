@@ -1,0 +1,1 @@
+"""Makes the built-in texts that the package ships as packed files (see build.py)."""
