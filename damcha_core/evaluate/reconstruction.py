@@ -8,7 +8,7 @@ from damcha_core.evaluate.evaluator import Evaluation, Evaluator, with_units
 from damcha_core.evaluate.floors import FLOOR_NAMES, floor_predictions, mean_picture
 from damcha_core.evaluate.item_lines import item_lines
 from damcha_core.evaluate.reconstruction_scores import ReconstructionScores, hidden_pixels
-from damcha_core.layers.patches import unpatchify
+from damcha_core.models.patches import unpatchify
 from damcha_core.tasks.reconstruction import ReconstructionTask
 from damcha_core.tasks.task import Batch
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from damcha_core.attention.cache import StackCache
 from damcha_core.attention.parameter_groups import parameter_groups
 from damcha_core.errors import ShapeError
-from damcha_core.layers.sinusoidal_positions import SinusoidalPositions
+from damcha_core.models.sinusoidal_positions import SinusoidalPositions
 from damcha_core.models.transformer import TransformerPC
 
 

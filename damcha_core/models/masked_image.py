@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from damcha_core.attention.parameter_groups import parameter_groups
 from damcha_core.errors import ShapeError
-from damcha_core.layers.patches import PatchEmbedding
+from damcha_core.models.patches import PatchEmbedding
 from damcha_core.models.transformer import TransformerPC
 
 

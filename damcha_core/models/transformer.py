@@ -19,7 +19,7 @@ from damcha_core.attention.parameter_groups import parameter_groups
 from damcha_core.catalog.attentions import attention_row
 from damcha_core.catalog.loading import load
 from damcha_core.errors import ShapeError
-from damcha_core.layers.block import NORM_EPS, Block
+from damcha_core.models.block import NORM_EPS, Block
 
 PUBLISHED_MLP_HIDDEN = (256, 512)
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from damcha_core.attention.parameter_groups import parameter_groups
-from damcha_core.layers.patches import PatchEmbedding
+from damcha_core.models.patches import PatchEmbedding
 from damcha_core.models.transformer import TransformerPC
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from damcha_core.attention.generator import MetricGenerator
 from damcha_core.attention.layer import AttentionLayer
-from damcha_core.layers.feed_forward import FeedForward
+from damcha_core.models.block import FeedForward
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from damcha_core.data.reconstruction_dataset import ReconstructionDataset
-from damcha_core.layers.patches import patchify
 from damcha_core.models.masked_image import MaskedImageModel
+from damcha_core.models.patches import patchify
 from damcha_core.tasks.image_task import ImageTask
 from damcha_core.tasks.task import Batch, LossSum
 

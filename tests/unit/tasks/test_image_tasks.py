@@ -13,8 +13,8 @@ from tiny_runs import tiny_config
 
 from damcha_core.data.loader import make_loader
 from damcha_core.errors import UsageError
-from damcha_core.layers.patches import patchify
 from damcha_core.models.masked_image import MaskedImageModel
+from damcha_core.models.patches import patchify
 from damcha_core.models.vision_transformer import VisionTransformer
 from damcha_core.tasks.build import build_task
 from damcha_core.tasks.classification import ClassificationTask

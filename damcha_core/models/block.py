@@ -1,4 +1,4 @@
-"""The pre-norm Transformer block around any attention layer.
+"""The pre-norm Transformer block around any attention layer, and its feed-forward network.
 
 Shape suffixes: B batch, N tokens, D width.
 """
@@ -10,9 +10,25 @@ from torch import Tensor, nn
 from damcha_core.attention.cache import AttentionCache
 from damcha_core.attention.carry import Carry
 from damcha_core.attention.layer import AttentionLayer
-from damcha_core.layers.feed_forward import FeedForward
 
 NORM_EPS = 1e-5
+
+
+class FeedForward(nn.Sequential):
+    """Tokens [..., D] to [..., D]: linear, exact (erf) GELU, linear, with biases.
+
+    Source: "Attention Is All You Need" (arXiv 1706.03762), section 3.3, with GELU for ReLU.
+
+    Args:
+        d_model: width D of the tokens.
+        d_ff: width of the hidden layer.
+        dropout: rate in [0, 1), applied after the activation.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, *, dropout: float = 0.0) -> None:
+        super().__init__(
+            nn.Linear(d_model, d_ff), nn.GELU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model)
+        )
 
 
 class Block(nn.Module):

@@ -7,8 +7,7 @@ import torch
 from torch.nn import functional
 
 from damcha_core.attention import DamchaAttention, MultiHeadAttention
-from damcha_core.layers.block import Block
-from damcha_core.layers.feed_forward import FeedForward
+from damcha_core.models.block import Block, FeedForward
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

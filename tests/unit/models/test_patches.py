@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from damcha_core.errors import ShapeError
-from damcha_core.layers.patches import PatchEmbedding, patchify, unpatchify
+from damcha_core.models.patches import PatchEmbedding, patchify, unpatchify
 
 
 @given(

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from damcha_core.layers.sinusoidal_positions import SinusoidalPositions, sinusoidal_table
+from damcha_core.models.sinusoidal_positions import SinusoidalPositions, sinusoidal_table
 
 
 @pytest.mark.parametrize("d_model", [1, 2, 7, 16])

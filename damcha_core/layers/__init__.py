@@ -1,1 +1,0 @@
-"""Building blocks between an attention layer and a model."""
