@@ -34,7 +34,8 @@ from damcha_core.train.run_folder import RunFolder
 VARIANTS = (
     "mha: mha",
     "damcha: damcha",
-    "damcha, as in 0.1: damcha attention.init=identity attention.lr_scale=matrix",
+    "damcha, as in 0.1: damcha attention.init=identity attention.lr_scale=matrix"
+    " attention.body_lr_scale=1",
     "damcha-static: damcha-static",
     "damcha-geometric: damcha-geometric",
 )

@@ -116,16 +116,23 @@ DAMCHA: dict[str, Any] = {
     "attention.mlp_hidden": [12, 20],
 }
 ATTENTIONS: dict[str, dict[str, Any]] = {
-    "damcha": {**DAMCHA, "attention.init": "random", "attention.lr_scale": 0.25},
+    "damcha": {
+        **DAMCHA,
+        "attention.init": "random",
+        "attention.lr_scale": 0.25,
+        "attention.body_lr_scale": 0.25,
+    },
     "damcha-identity-matrix": {
         **DAMCHA,
         "attention.init": "identity",
         "attention.lr_scale": "matrix",
+        "attention.body_lr_scale": 1.0,
     },
     "damcha-random-matrix": {
         **DAMCHA,
         "attention.init": "random",
         "attention.lr_scale": "matrix",
+        "attention.body_lr_scale": 1.0,
     },
     "mha": {},
 }

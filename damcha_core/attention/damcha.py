@@ -233,8 +233,8 @@ def build_damcha(
         refresh: after how many real tokens a causal layer makes a new metric: "token", a whole
             number from 1, or "geometric".
         refresh_ratio: ratio of the geometric schedule, above 1.
-        options: arguments of `MetricGenerator`: structure, output, source, init, lr_scale, rank,
-            mlp_hidden.
+        options: arguments of `MetricGenerator`: structure, output, source, init, lr_scale,
+            body_lr_scale, rank, mlp_hidden.
 
     Raises:
         ValueError: a size or an option is not valid.

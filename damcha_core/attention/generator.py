@@ -20,7 +20,7 @@ from damcha_core.attention.generated_matmul import generated_matmul
 from damcha_core.attention.parameter_groups import Factors
 from damcha_core.attention.refresh import run_of_token
 from damcha_core.attention.structures import make_structure
-from damcha_core.catalog.damcha import LR_SCALE
+from damcha_core.catalog.damcha import BODY_LR_SCALE, LR_SCALE
 
 SOURCES = ("adaptive", "static")
 INITS = ("identity", "random")
@@ -45,6 +45,7 @@ class MetricGenerator(nn.Module):
         lr_scale: step size of what emits M, the last layer or a static M: a number above 0 is the
             factor of its learning rate, "matrix" takes the factors under which the head form of
             full follows the matrix form (see `parameter_factors`).
+        body_lr_scale: factor of the learning rate of f before its last layer, above 0.
         rank: number of columns of the factors of psd and low_rank; 0: K for psd, max(1, K // 2)
             for low_rank.
         mlp_hidden: widths of the hidden layers of f, at least one.
@@ -63,6 +64,7 @@ class MetricGenerator(nn.Module):
         source: str = "adaptive",
         init: str = "random",
         lr_scale: str | float = LR_SCALE,
+        body_lr_scale: float = BODY_LR_SCALE,
         rank: int = 0,
         mlp_hidden: Sequence[int] = (256, 512),
     ) -> None:
@@ -73,13 +75,15 @@ class MetricGenerator(nn.Module):
             raise ValueError(f"init must be one of {', '.join(INITS)}; got {init!r}")
         if lr_scale != "matrix" and not _is_positive(lr_scale):
             raise ValueError(f"lr_scale must be 'matrix' or a number above 0, got {lr_scale!r}")
+        if not _is_positive(body_lr_scale):
+            raise ValueError(f"body_lr_scale must be a number above 0, got {body_lr_scale!r}")
         if not mlp_hidden or min(mlp_hidden) < 1:
             raise ValueError(
                 f"mlp_hidden must list at least one width, each at least 1, got {mlp_hidden}"
             )
         self.d_model, self.n_heads = d_model, n_heads
         self.structure_name, self.output, self.source = structure, output, source
-        self.lr_scale = lr_scale
+        self.lr_scale, self.body_lr_scale = lr_scale, float(body_lr_scale)
         self.structure = make_structure(structure, d_model, n_heads, output=output, rank=rank)
         n_numbers = self.structure.n_numbers
         if source == "static":
@@ -253,21 +257,21 @@ class MetricGenerator(nn.Module):
         return f"structure={self.structure_name}, output={self.output}, source={self.source}{rank}"
 
     def parameter_factors(self) -> dict[str, Factors]:
-        """Factors of the parameters that emit M, as `lr_scale` says.
+        """Factors of what emits M, as `lr_scale` says, and of the layers before it.
 
         Under "matrix" the head form of full follows the AdamW trajectory of the matrix form: a
         number that stands for H entries of M moves as the sum of those entries would.
         """
         if self.lr_scale == "matrix":
             n_blocks = self.structure.row_sum
-            factors = Factors(lr=n_blocks, decay=1.0 / n_blocks, norm=n_blocks)
+            last = Factors(lr=n_blocks, decay=1.0 / n_blocks, norm=n_blocks)
         else:
-            factors = Factors(lr=float(self.lr_scale))
-        if factors == Factors():
-            return {}
-        return dict.fromkeys(
-            ("static",) if self.is_static else ("last_weight", "last_bias"), factors
-        )
+            last = Factors(lr=float(self.lr_scale))
+        if self.is_static:
+            return {"static": last}
+        body = Factors(lr=self.body_lr_scale)
+        names = (f"body.{name}" for name, _ in self.body.named_parameters())
+        return {**dict.fromkeys(names, body), "last_weight": last, "last_bias": last}
 
     def undecayed_parameters(self) -> tuple[str, ...]:
         """Names of the own parameters that weight decay leaves alone."""

@@ -27,8 +27,9 @@ class Factors:
 def parameter_groups(module: nn.Module, *, lr: float, weight_decay: float) -> list[dict[str, Any]]:
     """Groups for torch.optim.AdamW, one for each set of factors that occurs.
 
-    A module states the factors of its own parameters in `parameter_factors()`, a mapping from
-    name to Factors, and those that are not to be decayed in `undecayed_parameters()`, names.
+    A module states the factors of its parameters, or of those of a module within it, in
+    `parameter_factors()`, a mapping from name to Factors, and those of its own that are not to be
+    decayed in `undecayed_parameters()`, names.
     Parameters with fewer than two axes (biases, norms) are never decayed. A parameter that occurs
     twice is taken once; one that needs no gradient is left out.
 
@@ -62,14 +63,17 @@ def parameter_groups(module: nn.Module, *, lr: float, weight_decay: float) -> li
 
 def _trained_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter, Factors]]:
     seen: set[nn.Parameter] = set()
+    stated: dict[str, Factors] = {}  # by the whole name; a module comes before those within it
     for prefix, owner in module.named_modules():
-        stated = owner.parameter_factors() if hasattr(owner, "parameter_factors") else {}
+        own = owner.parameter_factors() if hasattr(owner, "parameter_factors") else {}
+        stated.update({f"{prefix}.{name}" if prefix else name: own[name] for name in own})
         undecayed = owner.undecayed_parameters() if hasattr(owner, "undecayed_parameters") else ()
         for name, parameter in owner.named_parameters(recurse=False):
             if parameter in seen or not parameter.requires_grad:
                 continue
             seen.add(parameter)
-            factors = stated.get(name, Factors())
+            whole_name = f"{prefix}.{name}" if prefix else name
+            factors = stated.get(whole_name, Factors())
             if name in undecayed or parameter.ndim < 2:
                 factors = Factors(factors.lr, 0.0, factors.norm)
-            yield f"{prefix}.{name}" if prefix else name, parameter, factors
+            yield whole_name, parameter, factors

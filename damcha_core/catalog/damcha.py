@@ -14,6 +14,8 @@ from damcha_core.catalog.refresh_schedule import RefreshSchedule
 OPTIONS = "damcha_core.config.options:DamchaOptions"
 LR_SCALE = 0.25
 """Default factor of the learning rate of what emits M."""
+BODY_LR_SCALE = 0.25
+"""Default factor of the learning rate of the generator before its last layer."""
 
 
 def default_rank(structure: str, d_head: int) -> int:

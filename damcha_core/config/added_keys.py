@@ -17,6 +17,7 @@ from damcha_core.config.schema import AttentionSection
 
 ADDED_KEYS: Mapping[str, object] = {
     "attention.lr_scale": "matrix",
+    "attention.body_lr_scale": 1.0,
 }
 """Dotted key -> the value that did what the version before the key did."""
 

@@ -157,6 +157,12 @@ def damcha_conflicts(options: DamchaOptions) -> Iterator[Conflict]:
         yield no_effect(
             "mlp_hidden", options.mlp_hidden, 'source = "static"', 'source = "adaptive"'
         )
+    default = DamchaOptions.model_fields["body_lr_scale"].default
+    # 1 is what a static run of version 0.1 is read with, and changes nothing anywhere.
+    if options.source == "static" and options.body_lr_scale not in (default, 1.0):
+        yield no_effect(
+            "body_lr_scale", options.body_lr_scale, 'source = "static"', 'source = "adaptive"'
+        )
     if options.source == "static" and options.refresh != "token":
         yield no_effect("refresh", options.refresh, 'source = "static"', 'source = "adaptive"')
     ratio = DamchaOptions.model_fields["refresh_ratio"].default

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from damcha_core.catalog.damcha import LR_SCALE
+from damcha_core.catalog.damcha import BODY_LR_SCALE, LR_SCALE
 from damcha_core.config.values import Settings, Widths
 
 LARGEST_D_FF = 262_144
@@ -37,6 +37,12 @@ class DamchaOptions(Settings):
         description="Factor of the learning rate of what emits M, the last layer of the generator "
         'or a static M. "matrix": the whole M\'s step, n_heads for output head of full and 1 '
         "elsewhere.",
+    )
+    body_lr_scale: float = Field(
+        default=BODY_LR_SCALE,
+        gt=0,
+        le=1000,
+        description="Factor of the learning rate of the generator before its last layer.",
     )
     output: Literal["head", "matrix"] = Field(
         default="head",

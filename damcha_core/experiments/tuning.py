@@ -194,9 +194,10 @@ def tuning_record(plan: Study, outcome: StudyOutcome | None = None) -> dict[str,
         {"name", "settings" by task, "set"}, "cells"}; cells are by "task/attention": {"metric",
         "better", "scores" and "states" by rate, "runs" (run folders, seen from the study's),
         "chosen", "edge"}. A score is the task's `tuning_metric` of the best checkpoint on valid;
-        None where the run diverged or is not done. "chosen" is the rate of the best score, the smaller of two that are equal; None as long as
-        a run of the grid has failed or is not done, or where all diverged. "edge" says that it
-        is the first or the last of the grid, so that a better one may lie outside.
+        None where the run diverged or is not done. "chosen" is the rate of the best score, the
+        smaller of two that are equal; None as long as a run of the grid has failed or is not done,
+        or where all diverged. "edge" says that it is the first or the last of the grid, so that a
+        better one may lie outside.
     """
     standings = dict(outcome.standings) if outcome is not None else {}
     pairs: dict[str, dict[str, Any]] = {}

@@ -183,14 +183,15 @@ def test_data_workers_move_no_bit(tmp_path, unbroken):
 
 @pytest.mark.slow
 def test_a_run_stored_without_an_added_key_resumes_as_it_was_trained(tmp_path):
-    """As version 0.1 left it: no lr_scale in run.toml, trained with the step of the matrix form."""
-    then: dict[str, object] = {"attention.lr_scale": "matrix", "train.epochs": 2}
+    """As version 0.1 left it: no scales in run.toml, trained with the step of the matrix form."""
+    scales = {"attention.lr_scale": "matrix", "attention.body_lr_scale": 1.0}
+    then: dict[str, object] = {**scales, "train.epochs": 2}
     train(tmp_path / "whole", **then)
     train(tmp_path / "old", **then, **{"train.stop_after_epochs": 1})
     file = tmp_path / "old" / "run.toml"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith("lr_scale")]
-    assert len(kept) == len(lines) - 1
+    kept = [line for line in lines if not line.startswith(("lr_scale", "body_lr_scale"))]
+    assert len(kept) == len(lines) - 2
     file.write_text("".join(kept), encoding="utf-8")
     go_on(tmp_path / "old", **{"train.stop_after_epochs": 0})
     assert fingerprint(tmp_path / "old") == fingerprint(tmp_path / "whole")

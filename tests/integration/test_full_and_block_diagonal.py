@@ -16,6 +16,7 @@ from damcha_core.attention.generator import MetricGenerator
 CHANGES: dict[str, object] = {
     "attention.init": "identity",
     "attention.lr_scale": "matrix",
+    "attention.body_lr_scale": 1.0,
     "train.clip_norm": 0.1,
     "train.epochs": 4,
     "train.accumulate": 2,

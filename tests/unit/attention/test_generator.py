@@ -7,7 +7,7 @@ import torch
 
 from damcha_core.attention import Factors, MetricGenerator
 from damcha_core.attention.structures import STRUCTURES
-from damcha_core.catalog.damcha import LR_SCALE
+from damcha_core.catalog.damcha import BODY_LR_SCALE, LR_SCALE
 
 HEADS, WIDTH = 5, 15
 EYE = torch.eye(3)
@@ -113,26 +113,37 @@ def test_the_matrix_is_seen_where_there_is_one(redraw) -> None:
         make().metric_matrix(context)
 
 
+def factors(**options: object) -> dict[str, Factors]:
+    """Factors of what emits M; those of the layers before it are taken off, all alike."""
+    generator = make(body_lr_scale=2, **options)
+    stated = generator.parameter_factors()
+    assert set(stated) <= {name for name, _ in generator.named_parameters()}
+    body = {name: stated.pop(name) for name in list(stated) if name.startswith("body.")}
+    assert len(body) == (0 if generator.is_static else 4)
+    assert set(body.values()) <= {Factors(lr=2.0)}
+    return stated
+
+
 def test_factors_of_the_two_forms() -> None:
     shared, alike = Factors(lr=5.0, decay=0.2, norm=5.0), {"lr_scale": "matrix"}
-    assert make(**alike).parameter_factors() == {"last_weight": shared, "last_bias": shared}
-    assert make(source="static", **alike).parameter_factors() == {"static": shared}
-    assert make(output="matrix", **alike).parameter_factors() == {}
+    assert factors(**alike) == {"last_weight": shared, "last_bias": shared}
+    assert factors(source="static", **alike) == {"static": shared}
+    plain = dict.fromkeys(("last_weight", "last_bias"), Factors())
+    assert factors(output="matrix", **alike) == plain
     for structure in STRUCTURES[1:]:
-        assert make(structure=structure, **alike).parameter_factors() == {}
+        assert factors(structure=structure, **alike) == plain
 
 
 @pytest.mark.parametrize("output", ["head", "matrix"])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_a_number_is_the_factor_of_the_rate_of_what_emits_m(structure: str, output: str) -> None:
     form = {"structure": structure, "output": output}
-    for scale in (0.25, 3, 1e-3):
+    for scale in (0.25, 1, 3, 1e-3):
         slow = Factors(lr=float(scale))
-        adaptive = make(**form, lr_scale=scale).parameter_factors()
-        assert adaptive == {"last_weight": slow, "last_bias": slow}
-        assert make(**form, lr_scale=scale, source="static").parameter_factors() == {"static": slow}
-    assert make(**form, lr_scale=1).parameter_factors() == {}
-    assert make(**form).parameter_factors() == make(**form, lr_scale=LR_SCALE).parameter_factors()
+        assert factors(**form, lr_scale=scale) == {"last_weight": slow, "last_bias": slow}
+        assert factors(**form, lr_scale=scale, source="static") == {"static": slow}
+    assert factors(**form) == factors(**form, lr_scale=LR_SCALE)
+    assert make().body_lr_scale == BODY_LR_SCALE
 
 
 def test_what_is_not_decayed() -> None:
@@ -151,6 +162,8 @@ def test_what_is_not_decayed() -> None:
         ({"lr_scale": float("nan")}, "lr_scale must be 'matrix' or a number above 0"),
         ({"lr_scale": float("inf")}, "lr_scale must be 'matrix' or a number above 0"),
         ({"lr_scale": True}, "lr_scale must be 'matrix' or a number above 0"),
+        ({"body_lr_scale": 0.0}, "body_lr_scale must be a number above 0"),
+        ({"body_lr_scale": float("nan")}, "body_lr_scale must be a number above 0"),
         ({"mlp_hidden": ()}, "mlp_hidden must list at least one width"),
         ({"mlp_hidden": (8, 0)}, "mlp_hidden must list at least one width"),
         ({"structure": "tridiagonal"}, "structure must be one of"),

@@ -63,7 +63,8 @@ def test_every_trained_parameter_is_in_one_group_under_its_name() -> None:
 
 @pytest.mark.parametrize("source", ["adaptive", "static"])
 def test_a_shared_generator_is_trained_once_with_its_factors(source: str) -> None:
-    stack = build_damcha(15, 5, 3, source=source, mlp_hidden=(7, 11), lr_scale="matrix")
+    scales = {"lr_scale": "matrix", "body_lr_scale": 0.5}
+    stack = build_damcha(15, 5, 3, source=source, mlp_hidden=(7, 11), **scales)
     model = nn.ModuleDict({"shared": stack.shared, "layers": nn.ModuleList(stack.layers)})
     groups = parameter_groups(model, lr=0.1, weight_decay=0.5)
     if source == "static":
@@ -73,6 +74,9 @@ def test_a_shared_generator_is_trained_once_with_its_factors(source: str) -> Non
     else:
         assert names(groups, lr_factor=5.0, weight_decay=0.1) == ["shared.last_weight"]
         assert names(groups, lr_factor=5.0, weight_decay=0.0) == ["shared.last_bias"]
+        body = [f"shared.body.{n}.{kind}" for n in (0, 2) for kind in ("weight", "bias")]
+        assert sorted(names(groups, lr_factor=0.5, norm_multiplicity=1.0)) == sorted(body)
+        assert names(groups, lr_factor=0.5, weight_decay=0.5) == body[::2]
     assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
 
 

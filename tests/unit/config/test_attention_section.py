@@ -41,6 +41,7 @@ def test_damcha_has_its_defaults():
         "share": True,
         "init": "random",
         "lr_scale": 0.25,
+        "body_lr_scale": 0.25,
         "output": "head",
         "rank": 0,
         "mlp_hidden": (256, 512),
@@ -97,6 +98,10 @@ def test_options_of_another_row_are_refused_naming_it(key):
             'attention.mlp_hidden = [8] has no effect with attention.source = "static"',
         ),
         ({"name": "damcha-static", "mlp_hidden": [8]}, "attention.mlp_hidden = [8] has no effect"),
+        (
+            {"name": "damcha-static", "body_lr_scale": 2},
+            'attention.body_lr_scale = 2.0 has no effect with attention.source = "static"',
+        ),
         (
             {"name": "damcha-static", "refresh": "geometric", "refresh_ratio": 2},
             'attention.refresh = "geometric" has no effect with attention.source = "static"',

@@ -38,6 +38,7 @@ CHANGES = {
     "attention.share": False,
     "attention.init": "identity",
     "attention.lr_scale": "matrix",
+    "attention.body_lr_scale": 2.0,
     "attention.output": "matrix",
     "attention.rank": 3,
     "attention.mlp_hidden": [8],

@@ -20,8 +20,8 @@ KEYS = dotted_keys()
 DESIGN = {
     "run": "task name out seed device threads deterministic",
     "model": "d_model n_heads d_ff n_layers dropout patch_size causal",
-    "attention": "name shared_dim structure source share init lr_scale output rank mlp_hidden "
-    "refresh refresh_ratio gate matched_d_ff matched_n_layers",
+    "attention": "name shared_dim structure source share init lr_scale body_lr_scale output "
+    "rank mlp_hidden refresh refresh_ratio gate matched_d_ff matched_n_layers",
     "data": "root image_size mask_ratio source_lang target_lang tokenizer vocab_size max_tokens "
     "workers verify",
     "train": "epochs max_steps batch_size batch_tokens accumulate lr weight_decay warmup_steps "
