@@ -14,6 +14,14 @@ NOT_IDENTITY = frozenset(
     {"run.name", "run.out", "run.device", "run.threads", "data.root", "data.workers"}
 )
 
+# Keys that came after runs had been stored. They count where they differ from these values, which
+# are those that a run without them has, so that it keeps its hash.
+LATER_KEYS = {
+    "data.n_pairs": 8,
+    "data.sequence_length": 0,
+    "data.train_samples": 10_000,
+}
+
 
 def flat(config: RunConfig) -> dict[str, Any]:
     """All settings as dotted key -> value."""
@@ -33,13 +41,13 @@ def config_hash(config: RunConfig) -> str:
     Returns:
         64 hexadecimal digits: sha256 of the settings as JSON with sorted keys and shortest
         round-trip floats, without run.name, run.out, run.device, run.threads, data.root and
-        data.workers.
+        data.workers, and without LATER_KEYS that have the value given there.
     """
     decisive = {
         # adding 0.0 makes -0.0 and 0.0, which are equal, alike on paper too
         key: value + 0.0 if isinstance(value, float) else value
         for key, value in flat(config).items()
-        if key not in NOT_IDENTITY
+        if key not in NOT_IDENTITY and not (key in LATER_KEYS and value == LATER_KEYS[key])
     }
     text = json.dumps(decisive, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
