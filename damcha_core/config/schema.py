@@ -102,8 +102,8 @@ class DataSection(Settings):
         default=8000,
         ge=1,
         le=1_000_000,
-        description="Tokens of that model, marks and bytes included; fewer if the texts are few. For "
-        "recall: one blank, and keys and values in halves.",
+        description="Tokens of that model, marks and bytes included; fewer if the texts are few. "
+        "For recall: one blank, and keys and values in halves.",
     )
     max_tokens: int = Field(
         default=512,

@@ -101,6 +101,7 @@ class RecallSplit:
     def _attempt(
         self, keys: Sequence[SampleKey], attempt: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows: list[tuple[int, ...]]
         if self.name == "train":
             rows = [(self.seed, epoch, sample, attempt) for epoch, sample in keys]
         else:
