@@ -20,6 +20,7 @@ LATER_KEYS = {
     "data.n_pairs": 8,
     "data.sequence_length": 0,
     "data.train_samples": 10_000,
+    "data.easy_epochs": 0,
 }
 
 

@@ -130,6 +130,13 @@ class DataSection(Settings):
         le=10**9,
         description="Sequences that recall draws for an epoch, new ones each time.",
     )
+    easy_epochs: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Epochs that recall trains on 4 pairs, which then double each epoch up to "
+        "n_pairs; 0: all epochs have n_pairs.",
+    )
     workers: int = Field(
         default=0, ge=0, le=256, description="Processes that load data; 0: none but the main one."
     )

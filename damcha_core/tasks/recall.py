@@ -86,12 +86,16 @@ class RecallTask(Task):
         return ()
 
     def split(self, name: str) -> RecallSplit:
-        """The sequences of "train", "valid" or "test".
+        """The sequences of "train", "valid" or "test", as they are scored.
 
         Raises:
             UsageError: there is no such split.
         """
-        split: RecallSplit = load(self.row.data)(self.config.data, name, self.config.run.seed)
+        return self._split(name, training=False)
+
+    def _split(self, name: str, *, training: bool) -> RecallSplit:
+        draw = load(self.row.data)
+        split: RecallSplit = draw(self.config.data, name, self.config.run.seed, training=training)
         return split
 
     def content_hash(self, split: str) -> str:
@@ -117,7 +121,7 @@ class RecallTask(Task):
 
     def dataset(self, split: str, *, training: bool) -> RecallDataset:
         """Sequences with their answers; see RecallDataset. The key's epoch tells what is drawn."""
-        return RecallDataset(self.split(split))
+        return RecallDataset(self._split(split, training=training))
 
     def training_batches(self, epoch: int, consumed: int) -> list[list[SampleKey]]:
         """The rest of a shuffled epoch in micro-batches of train.batch_size."""

@@ -32,6 +32,8 @@ def test_the_suites_are_listed_with_their_sizes():
     assert [(one["name"], one["cells"]) for one in listed] == [
         ("study", 28),
         ("ablations", 52),
+        ("diagnostics", 36),
+        ("diagnostics-heads", 27),
         ("scaling", 36),
     ]
     out = damcha("suite", "list").done().out

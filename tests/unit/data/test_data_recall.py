@@ -119,7 +119,7 @@ def test_no_sequence_of_a_split_is_in_another(form):
 
 def test_free_draws_of_so_small_a_form_do_meet(monkeypatch):
     """The twin: without the classes of the hash the check above fails."""
-    everything = dict.fromkeys(("train", "valid", "test"), set(range(8)))
+    everything = {name: set(range(8)) for name in ("train", "valid", "test")}
     monkeypatch.setattr("damcha_core.data.recall._CLASSES_OF_SPLIT", everything)
     more = {"pairs": 2, "length": 6, "vocabulary": 9}
     assert sequences("train", 1500, **more) & sequences("valid", 500, **more)
@@ -129,6 +129,27 @@ def test_the_draws_are_fixed():
     """Stored scores are comparable only while the same ids are the same sequences."""
     tokens_BN, _ = split("valid").draw(keys(2))
     assert tokens_BN.tolist() == FIXED
+
+
+@pytest.mark.parametrize(
+    ("pairs", "easy", "expected"),
+    [
+        (32, 0, [32, 32, 32, 32, 32]),
+        (32, 1, [4, 8, 16, 32, 32]),
+        (12, 2, [4, 4, 8, 12, 12]),
+        (3, 2, [3, 3, 3, 3, 3]),
+    ],
+)
+def test_the_pairs_double_after_the_easy_epochs(pairs, easy, expected):
+    one = RecallSplit("train", pairs, 0, 65, 10, easy_epochs=easy)
+    assert [one.pairs_of_epoch(epoch) for epoch in range(5)] == expected
+    assert one.pairs_of_epoch(10**6) == pairs
+    for epoch, n in enumerate(expected):
+        tokens_BN, answers_BN = one.draw(keys(3, epoch))
+        assert tokens_BN.shape == (3, 3 * n)
+        assert ((answers_BN != BLANK).sum(axis=1) == n).all()
+    of_fixed_length = dataclasses.replace(one, sequence_length=100)
+    assert of_fixed_length.draw(keys(3))[0].shape == (3, 100)
 
 
 def test_a_batch():
@@ -141,9 +162,15 @@ def test_a_batch():
 
 
 def test_the_split_of_settings():
-    data = resolve_mapping({"run": {"task": "recall"}, "data": {"n_pairs": 5}}).data
+    data = resolve_mapping(
+        {"run": {"task": "recall"}, "data": {"n_pairs": 5, "easy_epochs": 0}}
+    ).data
     one = recall_split(data, "train", 7)
-    assert (one.n_pairs, one.sequence_length, one.seed) == (5, 15, 7)
+    assert (one.n_pairs, one.sequence_length, one.seed) == (5, 0, 7)
+    assert one.draw(keys(1))[0].shape == (1, 15)
+    grown = data.model_copy(update={"easy_epochs": 2})
+    assert recall_split(grown, "train", 7, training=True).pairs_of_epoch(0) == 4
+    assert recall_split(grown, "train", 7).pairs_of_epoch(0) == 5
     assert len(one) == data.train_samples
     assert len(recall_split(data, "test", 7)) == HELD_OUT
     with pytest.raises(UsageError, match="choose train, valid or test"):

@@ -19,7 +19,16 @@ from damcha_core.experiments.suite import load_suite, suite_names
 GRID = '[grid]\n"model.d_model" = [64, 128]\n"train.lr" = [1e-3, 2e-3]\n'
 
 
-@pytest.mark.parametrize(("name", "n_cells"), [("study", 28), ("ablations", 52), ("scaling", 36)])
+@pytest.mark.parametrize(
+    ("name", "n_cells"),
+    [
+        ("study", 28),
+        ("ablations", 52),
+        ("scaling", 36),
+        ("diagnostics", 36),
+        ("diagnostics-heads", 27),
+    ],
+)
 @pytest.mark.parametrize("builtin", [False, True])
 def test_the_shipped_suites_have_valid_cells(name, n_cells, builtin):
     cells = expand(load_suite(name), builtin=builtin, seeds=2)

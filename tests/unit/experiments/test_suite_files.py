@@ -20,7 +20,7 @@ def problems_of(text: str) -> str:
 
 
 def test_the_study_is_seven_attentions_on_four_tasks():
-    assert suite_names() == ("study", "ablations", "scaling")
+    assert suite_names() == ("study", "ablations", "diagnostics", "diagnostics-heads", "scaling")
     study = load_suite("study")
     assert (list(study.attentions), study.tasks) == (SEVEN, FOUR)
 
@@ -36,6 +36,15 @@ def test_the_scaling_has_three_widths_and_three_depths():
     suite = load_suite("scaling")
     assert suite.grid == {"model.d_model": [64, 128, 256], "model.n_layers": [2, 4, 8]}
     assert set(suite.attentions) == {"damcha", "mha", "mha-matched", "mha-flops"}
+
+
+def test_the_diagnostics_ask_every_attention_of_the_study_for_its_look_ups():
+    pairs, heads = load_suite("diagnostics"), load_suite("diagnostics-heads")
+    assert pairs.grid == {"data.n_pairs": [4, 8, 16, 32]}
+    assert heads.grid == {"model.n_heads": [2, 4, 8]}
+    for suite in (pairs, heads):
+        assert suite.tasks == ("recall",)
+        assert list(suite.attentions) == [*SEVEN, "damcha-geometric", "damcha-static"]
 
 
 def test_settings_may_be_dotted_or_nested(tmp_path):
@@ -56,7 +65,10 @@ def test_settings_may_be_dotted_or_nested(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("studdy", "did you mean study?"), ("x", "known: study, ablations, scaling")],
+    [
+        ("studdy", "did you mean study?"),
+        ("x", "known: study, ablations, diagnostics, diagnostics-heads, scaling"),
+    ],
 )
 def test_an_unknown_suite_is_refused_with_the_known_ones(name, words):
     with pytest.raises(UsageError, match=words):

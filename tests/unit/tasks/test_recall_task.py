@@ -31,7 +31,11 @@ def config(attention="mha", **sections):
         options["mlp_hidden"] = [5]
     given = {"run": {"task": "recall"}, "model": SMALL, "attention": options}
     return resolve_mapping(
-        {**given, "data": {"n_pairs": 3, "vocab_size": 21, "train_samples": 10}, **sections}
+        {
+            **given,
+            "data": {"n_pairs": 3, "vocab_size": 21, "train_samples": 10, "easy_epochs": 0},
+            **sections,
+        }
     )
 
 
@@ -180,6 +184,6 @@ def test_a_run_of_before_recall_keeps_its_hash():
     plain = RunConfig(attention=AttentionSection(name="mha", options=None))
     assert config_hash(plain) == before
     assert {key: flat(plain)[key] for key in LATER_KEYS} == LATER_KEYS
-    for key in ("n_pairs", "sequence_length", "train_samples"):
+    for key in ("n_pairs", "sequence_length", "train_samples", "easy_epochs"):
         data = plain.data.model_copy(update={key: 77})
         assert config_hash(plain.model_copy(update={"data": data})) != before
