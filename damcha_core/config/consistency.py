@@ -16,6 +16,9 @@ from damcha_core.errors import UsageError
 SMALLEST_RECALL_VOCABULARY = 9
 """Four keys, four values and the blank; fewer make too few sequences for three splits."""
 
+EASY_PAIRS = 4
+"""Pairs that the training of recall begins with, where data.easy_epochs is not 0."""
+
 
 @dataclass(frozen=True)
 class Conflict:
@@ -266,6 +269,17 @@ def notices(config: RunConfig) -> list[str]:
             f"train.warmup_steps {train.warmup_steps} is not shorter than the schedule of "
             f"{train.horizon_steps} steps: the peak rate train.lr will hardly be reached"
         )
+    data = config.data
+    if task_row(config.run.task).recalls and data.easy_epochs:
+        n_pairs, epochs = EASY_PAIRS, data.easy_epochs
+        while n_pairs < data.n_pairs:
+            n_pairs, epochs = 2 * n_pairs, epochs + 1
+        if train.epochs < epochs:
+            lines.append(
+                f"train.epochs {train.epochs} end before training shows data.n_pairs = "
+                f"{data.n_pairs} pairs: with data.easy_epochs = {data.easy_epochs} that takes "
+                f"{epochs}"
+            )
     reconstructs = task_row(config.run.task).reconstructs
     if reconstructs and train.label_smoothing:
         lines.append("train.label_smoothing has no effect: reconstruction has no labels")

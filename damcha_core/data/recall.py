@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from damcha_core.config.consistency import EASY_PAIRS
 from damcha_core.config.schema import DataSection
 from damcha_core.data.order import SampleKey
 from damcha_core.data.randomness import raw_draws
@@ -35,8 +36,6 @@ from damcha_core.errors import UsageError
 
 BLANK = 0
 SPLITS = ("train", "valid", "test")
-EASY_PAIRS = 4
-"""Pairs that training begins with, where it grows."""
 HELD_OUT = 512
 """Sequences of valid, and of test."""
 

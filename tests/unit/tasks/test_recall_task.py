@@ -10,6 +10,7 @@ import torch
 
 from damcha_core.catalog.attentions import attention_rows
 from damcha_core.catalog.controls import control_rows
+from damcha_core.config.consistency import notices
 from damcha_core.config.controls import as_built
 from damcha_core.config.identity import LATER_KEYS, config_hash, flat
 from damcha_core.config.model_size import mean_tokens, model_multiply_adds, model_parameters
@@ -159,6 +160,22 @@ def test_the_limits_of_the_settings(data, accepted):
     else:
         with pytest.raises(ConfigError):
             config(data=data)
+
+
+def test_training_that_never_shows_all_pairs_is_a_notice():
+    def lines(easy, epochs, pairs=16):
+        data = {"n_pairs": pairs, "easy_epochs": easy}
+        return notices(config(data=data, train={"epochs": epochs, "warmup_steps": 0}))
+
+    assert lines(0, 1) == []
+    assert lines(2, 4) == []
+    (line,) = lines(2, 3)
+    assert line == (
+        "train.epochs 3 end before training shows data.n_pairs = 16 pairs: with "
+        "data.easy_epochs = 2 that takes 4"
+    )
+    assert lines(5, 5, pairs=3) == []
+    assert len(lines(5, 4, pairs=3)) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
