@@ -8,8 +8,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from tiny_runs import STEPS_PER_EPOCH as TINY_STEPS
 from tiny_runs import Recorder, fingerprint, go_on, last_step, rewind
+from tiny_runs import train as train_tiny
 
+from damcha_core.config.identity import LATER_KEYS
 from damcha_core.config.resolve import resolve
 from damcha_core.errors import CheckpointError, Interrupted, UsageError
 from damcha_core.experiments.adaptivity.analysis import analyse
@@ -73,6 +76,20 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_bits(tmp_path, unbroken)
     assert last_step(run) == 4
     go_on(run)
     assert fingerprint(run) == fingerprint(unbroken)
+
+
+def test_a_stored_run_without_these_keys_goes_on_and_is_scored(tmp_path):
+    """As a version before recall left it: its run.toml knows none of the keys."""
+    whole = tmp_path / "whole"
+    train_tiny(whole)
+    old = rewind(whole, tmp_path / "old", 2 * TINY_STEPS)
+    lines = (old / "run.toml").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if f"data.{line.partition(' ')[0]}" not in LATER_KEYS]
+    assert len(lines) - len(kept) == len(LATER_KEYS)
+    (old / "run.toml").write_text("".join(kept))
+    assert load_run(old, checkpoint="last").step == 2 * TINY_STEPS
+    go_on(old)
+    assert fingerprint(old) == fingerprint(whole)
 
 
 def test_another_seed_learns_from_other_sequences_and_is_scored_on_the_same(tmp_path, unbroken):
