@@ -125,14 +125,15 @@ def floors_by_point(groups: Sequence[Group]) -> list[tuple[Mapping[str, Any], Fl
     """The trivial answers of a task, with the grid point that they belong to.
 
     Returns:
-        One entry with no grid point where they are the same at all points, or else one entry a
-        point; none where no run is done.
+        One entry with no grid point where they are known for all points and the same, or else one
+        entry for each point with a run that is done.
     """
     found: list[tuple[Mapping[str, Any], Floors]] = []
     for group in groups:
         if group.done and group.grid not in [grid for grid, _ in found]:
             found.append((group.grid, group.done[0].floors))
-    if found and all(floors == found[0][1] for _, floors in found):
+    n_points = len({repr(group.grid) for group in groups})
+    if len(found) == n_points and all(floors == found[0][1] for _, floors in found):
         return [({}, found[0][1])]
     return found
 
