@@ -72,6 +72,10 @@ SETTINGS: dict[str, Any] = {
     "data.tokenizer": "unigram",
     "data.vocab_size": 400,
     "data.max_tokens": 128,
+    "data.n_pairs": 6,
+    "data.sequence_length": 20,
+    "data.train_samples": 100,
+    "data.easy_epochs": 1,
     "data.workers": 0,
     "data.verify": False,
     "train.epochs": 50,
@@ -105,6 +109,8 @@ TEXT: dict[str, Any] = {
     "train.label_smoothing": 0.1,
 }
 """What differs where texts are trained."""
+RECALL: dict[str, Any] = {"model.causal": True, "data.vocab_size": 21}
+"""What differs where pairs are looked up."""
 DAMCHA: dict[str, Any] = {
     "attention.structure": "full",
     "attention.source": "adaptive",
@@ -159,7 +165,7 @@ def golden_config(task: str, attention: str, data: Path, out: Path) -> RunConfig
         "data.image_size": image_size,
         "model.patch_size": patch_size,
         "train.label_smoothing": 0.1 if task.endswith("-cls") else 0.0,
-        **(TEXT if task_row(task).is_text else {}),
+        **(TEXT if task_row(task).is_text else RECALL if task_row(task).recalls else {}),
     }
     return resolve(None, [], {**SETTINGS, **own, **ATTENTIONS[attention]})
 

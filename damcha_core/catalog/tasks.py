@@ -34,10 +34,11 @@ class TaskRow:
         image_size: side in pixels that the data fix; 0: the run file chooses.
         reconstructs: whether hidden patches are what the task predicts.
         is_text: whether a text is generated from a text.
+        recalls: whether sequences are drawn that ask for what they showed.
         grouped: whether all targets of a source are the references of one answer.
         tuned_by: name of the metric that chooses a learning rate; "": the main one.
-        mean_tokens: typical tokens of a text, source, target and marks; 0 for pictures, whose
-            number of patches follows from the settings.
+        mean_tokens: typical tokens of a text, source, target and marks; 0 where the number of
+            tokens follows from the settings (patches of a picture, sequences of recall).
         splits: the parts that the data can have.
     """
 
@@ -52,6 +53,7 @@ class TaskRow:
     image_size: int = 0
     reconstructs: bool = False
     is_text: bool = False
+    recalls: bool = False
     grouped: bool = False
     tuned_by: str = ""
     mean_tokens: int = 0
@@ -72,6 +74,11 @@ class TaskRow:
         if not self.tuned_by:
             return self.main_metric
         return next(metric for metric in self.metrics if metric.name == self.tuned_by)
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether a sample is a sequence of token numbers, read by a causal language model."""
+        return self.is_text or self.recalls
 
 
 RECONSTRUCTION_METRICS = (
@@ -100,6 +107,11 @@ CONCEPT_METRICS = (
     MetricSpec("rouge_l", "coco 0 to 1", "higher"),
     MetricSpec("meteor", "NLTK 0 to 1", "higher"),
     MetricSpec("perplexity", "per target token", "lower"),
+)
+
+RECALL_METRICS = (
+    MetricSpec("accuracy", "fraction", "higher"),
+    MetricSpec("loss", "nats", "lower"),
 )
 
 # name of the data set, loader, pictures, built in, side in pixels that the data fix
@@ -212,6 +224,23 @@ def concept_rows() -> tuple[TaskRow, ...]:
     )
 
 
+def recall_rows() -> tuple[TaskRow, ...]:
+    """The built-in diagnostic of look-ups."""
+    return (
+        TaskRow(
+            name="recall",
+            summary="look up keys in a list of key-value pairs (MQAR), a diagnostic",
+            builder="damcha_core.tasks.recall:RecallTask",
+            evaluator="damcha_core.evaluate.recall:RecallEvaluator",
+            data="damcha_core.data.recall:recall_split",
+            metrics=RECALL_METRICS,
+            builtin=True,
+            instead="recall",
+            recalls=True,
+        ),
+    )
+
+
 ROWS = {
     row.name: row
     for row in (
@@ -219,6 +248,7 @@ ROWS = {
         *classification_rows(),
         *translation_rows(),
         *concept_rows(),
+        *recall_rows(),
     )
 }
 

@@ -18,8 +18,12 @@ from damcha_core.config.schema import AttentionSection
 ADDED_KEYS: Mapping[str, object] = {
     "attention.lr_scale": "matrix",
     "attention.body_lr_scale": 1.0,
+    "data.n_pairs": 8,
+    "data.sequence_length": 0,
+    "data.train_samples": 10_000,
+    "data.easy_epochs": 0,
 }
-"""Dotted key -> the value that did what the version before the key did."""
+"""Dotted key -> the value that did what the version before the key did, or any that did nothing."""
 
 
 def with_added_keys(layer: Layer) -> Layer:

@@ -13,6 +13,12 @@ from damcha_core.config.schema import RunConfig
 from damcha_core.config.values import shown
 from damcha_core.errors import UsageError
 
+SMALLEST_RECALL_VOCABULARY = 9
+"""Four keys, four values and the blank; fewer make too few sequences for three splits."""
+
+EASY_PAIRS = 4
+"""Pairs that the training of recall begins with, where data.easy_epochs is not 0."""
+
 
 @dataclass(frozen=True)
 class Conflict:
@@ -69,7 +75,10 @@ def task_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
             f'eval.split = "{config.eval.split}" is refused: task {row.name} has '
             f"{', '.join(row.splits)}",
         )
-    yield from text_conflicts(row, config) if row.is_text else picture_conflicts(row, config)
+    if row.recalls:
+        yield from recall_conflicts(row, config)
+    else:
+        yield from text_conflicts(row, config) if row.is_text else picture_conflicts(row, config)
 
 
 def text_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
@@ -89,15 +98,46 @@ def text_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
         )
 
 
+def recall_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
+    """Settings that do not go with recall."""
+    data = config.data
+    if not config.model.causal:
+        yield Conflict(
+            ("model.causal", "run.task"),
+            f"model.causal = false is refused: task {row.name} answers from what came before; "
+            "leave the key out",
+        )
+    if config.train.batch_tokens:
+        yield without_texts(row, config)
+    needed = max(2 * data.n_pairs + 1, SMALLEST_RECALL_VOCABULARY)
+    if data.vocab_size < needed:
+        yield Conflict(
+            ("data.vocab_size", "data.n_pairs", "run.task"),
+            f"data.vocab_size = {data.vocab_size} is too small: {data.n_pairs} pairs of task "
+            f"{row.name} need as many keys and values and a blank; give {needed} or more",
+        )
+    if data.recall_length < 3 * data.n_pairs:
+        yield Conflict(
+            ("data.sequence_length", "data.n_pairs"),
+            f"data.sequence_length = {data.sequence_length} is too short: {data.n_pairs} pairs and "
+            f"their queries take {3 * data.n_pairs} tokens; give that or more, or 0",
+        )
+
+
+def without_texts(row: TaskRow, config: RunConfig) -> Conflict:
+    """A limit of tokens where samples are no texts."""
+    return Conflict(
+        ("train.batch_tokens", "run.task"),
+        f"train.batch_tokens = {config.train.batch_tokens} has no effect with task {row.name}, "
+        "which has no texts: leave it out, and give train.batch_size",
+    )
+
+
 def picture_conflicts(row: TaskRow, config: RunConfig) -> Iterator[Conflict]:
     """Settings that do not go with a task on pictures."""
     model, data = config.model, config.data
     if config.train.batch_tokens:
-        yield Conflict(
-            ("train.batch_tokens", "run.task"),
-            f"train.batch_tokens = {config.train.batch_tokens} has no effect with task {row.name}, "
-            "which has no texts: leave it out, and give train.batch_size",
-        )
+        yield without_texts(row, config)
     if row.image_size not in (0, data.image_size):
         yield Conflict(
             ("data.image_size", "run.task"),
@@ -235,6 +275,17 @@ def notices(config: RunConfig) -> list[str]:
             f"train.warmup_steps {train.warmup_steps} is not shorter than the schedule of "
             f"{train.horizon_steps} steps: the peak rate train.lr will hardly be reached"
         )
+    data = config.data
+    if task_row(config.run.task).recalls and data.easy_epochs:
+        n_pairs, epochs = EASY_PAIRS, data.easy_epochs
+        while n_pairs < data.n_pairs:
+            n_pairs, epochs = 2 * n_pairs, epochs + 1
+        if train.epochs < epochs:
+            lines.append(
+                f"train.epochs {train.epochs} end before training shows data.n_pairs = "
+                f"{data.n_pairs} pairs: with data.easy_epochs = {data.easy_epochs} that takes "
+                f"{epochs}"
+            )
     reconstructs = task_row(config.run.task).reconstructs
     if reconstructs and train.label_smoothing:
         lines.append("train.label_smoothing has no effect: reconstruction has no labels")

@@ -35,11 +35,14 @@ def stack_of(config: RunConfig) -> Stack:
 def mean_tokens(config: RunConfig) -> int:
     """Mean number of tokens of a sample.
 
-    The patches of a picture, the same for all pictures; for texts the length that the catalogue
-    states for the task, because it depends on the data.
+    The patches of a picture, the same for all pictures; the length of a recall sequence, the same
+    for all of them; for texts the length that the catalogue states for the task, because it
+    depends on the data.
     """
-    stated = task_row(config.run.task).mean_tokens
-    return stated or (config.data.image_size // config.model.patch_size) ** 2
+    row = task_row(config.run.task)
+    if row.recalls:
+        return config.data.recall_length
+    return row.mean_tokens or (config.data.image_size // config.model.patch_size) ** 2
 
 
 def model_parameters(
@@ -51,18 +54,18 @@ def model_parameters(
         config: complete settings.
         channels: colour channels of the pictures, where the task has pictures.
         n_classes: number of classes, where the task classifies.
-        vocab_size: number of tokens, where the task has texts.
+        vocab_size: number of tokens, where the task has texts or recalls.
 
     Returns:
         The stack; for pictures the patch embedding with its positions, and the head with, for
-        reconstruction, the mask token; for texts the embedding, which is the head too.
+        reconstruction, the mask token; for texts and recall the embedding, which is the head too.
 
     Raises:
         UsageError: the attention is a control.
     """
     d_model, row = config.model.d_model, task_row(config.run.task)
     stack = stack_of(config).parameters()
-    if row.is_text:
+    if row.has_vocabulary:
         return stack + vocab_size * d_model
     patch = config.model.patch_size**2 * channels
     embedding = (patch + 1 + mean_tokens(config)) * d_model
@@ -85,12 +88,12 @@ def model_multiply_adds(
         config: complete settings.
         channels: colour channels of the pictures, where the task has pictures.
         n_classes: number of classes, where the task classifies.
-        vocab_size: number of tokens of the vocabulary, where the task has texts.
+        vocab_size: number of tokens of the vocabulary, where the task has texts or recalls.
         n_tokens: length of the sample in tokens; 0: `mean_tokens`.
 
     Returns:
         The stack and, for pictures, the patch embedding and the head (a patch a token, or the
-        classes once); for texts the head at every token.
+        classes once); for texts and recall the head at every token.
 
     Raises:
         UsageError: the attention is a control.
@@ -98,7 +101,7 @@ def model_multiply_adds(
     d_model, n_tokens = config.model.d_model, n_tokens or mean_tokens(config)
     row = task_row(config.run.task)
     stack = stack_of(config).multiply_adds(n_tokens, is_causal=config.model.causal)
-    if row.is_text:
+    if row.has_vocabulary:
         return stack + n_tokens * d_model * vocab_size
     patches = n_tokens * config.model.patch_size**2 * channels * d_model
     head = patches if row.reconstructs else d_model * n_classes

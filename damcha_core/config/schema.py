@@ -102,7 +102,8 @@ class DataSection(Settings):
         default=8000,
         ge=1,
         le=1_000_000,
-        description="Tokens of that model, marks and bytes included; fewer if the texts are few.",
+        description="Tokens of that model, marks and bytes included; fewer if the texts are few. "
+        "For recall: one blank, and keys and values in halves.",
     )
     max_tokens: int = Field(
         default=512,
@@ -111,10 +112,40 @@ class DataSection(Settings):
         description="Longest text, source and target together: longer ones are not trained on, "
         "and cut where they are scored.",
     )
+    n_pairs: int = Field(
+        default=8,
+        ge=2,
+        le=10_000,
+        description="Pairs of key and value that a recall sequence shows; each is asked for once.",
+    )
+    sequence_length: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Tokens of a recall sequence, at least 3 a pair; 0: just that, so no blanks.",
+    )
+    train_samples: int = Field(
+        default=10_000,
+        ge=1,
+        le=10**9,
+        description="Sequences that recall draws for an epoch, new ones each time.",
+    )
+    easy_epochs: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Epochs that recall trains on 4 pairs, which then double each epoch up to "
+        "n_pairs; 0: all epochs have n_pairs.",
+    )
     workers: int = Field(
         default=0, ge=0, le=256, description="Processes that load data; 0: none but the main one."
     )
     verify: bool = Field(default=True, description="Check the checksums of published data sets.")
+
+    @property
+    def recall_length(self) -> int:
+        """Tokens of a recall sequence, where 0 has been read as 3 a pair."""
+        return self.sequence_length or 3 * self.n_pairs
 
 
 class TrainSection(Settings):

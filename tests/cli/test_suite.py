@@ -33,6 +33,8 @@ def test_the_suites_are_listed_with_their_sizes():
         ("study", 28),
         ("ablations", 52),
         ("comparison", 40),
+        ("diagnostics", 36),
+        ("diagnostics-heads", 27),
         ("scaling", 36),
     ]
     out = damcha("suite", "list").done().out

@@ -20,6 +20,10 @@ SHORTER = (
     ("--resume", ()),
     ("stop_after_epochs", ("--set", "train.batch_size=650")),
     ("--dry-run", ()),
+    (
+        "suite run diagnostics",
+        ("--only", "recall-damcha-n_pairs4-*", "--set", "train.max_steps=2"),
+    ),
     ("suite run", ("--only", "digits-damcha-*", "--set", "train.max_steps=2")),
     (
         "damcha train",

@@ -11,6 +11,7 @@ from torch import nn
 from damcha_core.catalog.tasks import MetricSpec
 from damcha_core.evaluate.classification import ClassificationEvaluator
 from damcha_core.evaluate.evaluator import build_evaluator
+from damcha_core.evaluate.recall import RecallEvaluator
 from damcha_core.evaluate.reconstruction import ReconstructionEvaluator
 from damcha_core.evaluate.text.perplexity import perplexity
 from damcha_core.evaluate.text.text_evaluator import target_losses
@@ -49,18 +50,20 @@ class SequenceScores(ABC):
         return None
 
 
-class PictureScores(SequenceScores):
-    """Scores of pictures, by the evaluator of their task.
+class EvaluatorScores(SequenceScores):
+    """Scores of pictures and of recall, by the evaluator of their task.
 
     Args:
-        task: of pictures.
-        split: whose pictures.
+        task: not of texts.
+        split: whose samples.
     """
 
     def __init__(self, task: Task, split: str) -> None:
         self.spec, self._split = task.row.main_metric, split
         evaluator = build_evaluator(task)
-        assert isinstance(evaluator, ReconstructionEvaluator | ClassificationEvaluator)
+        assert isinstance(
+            evaluator, ReconstructionEvaluator | ClassificationEvaluator | RecallEvaluator
+        )
         self._evaluator = evaluator
         self._evaluator.prepare(split, for_report=False)
 
@@ -68,6 +71,8 @@ class PictureScores(SequenceScores):
         self._evaluator.update(model, batch)
 
     def losses(self) -> list[float | None]:
+        if isinstance(self._evaluator, RecallEvaluator):
+            return self._evaluator.per_item()["loss"]
         name = "loss" if isinstance(self._evaluator, ClassificationEvaluator) else "masked_mse"
         return self._evaluator.scores.per_image()[name]
 
@@ -114,7 +119,7 @@ class TextScores(SequenceScores):
 
 def sequence_scores(task: Task, split: str) -> SequenceScores:
     """Empty scores of the kind that a task needs."""
-    return TextScores(task) if isinstance(task, TextTask) else PictureScores(task, split)
+    return TextScores(task) if isinstance(task, TextTask) else EvaluatorScores(task, split)
 
 
 def swap_record(own: SequenceScores, swapped: SequenceScores) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from damcha_core.experiments.export.adaptivity_tables import adaptivity, adaptivity_heads
+from damcha_core.experiments.export.score_tables import floors_by_point
 from damcha_core.experiments.export.table import Table, plain_table
 from damcha_core.experiments.results.aggregate import Group
 from damcha_core.experiments.results.cell_result import CellResult
@@ -122,16 +123,17 @@ def shown_metrics(report: StudyReport, cell: CellResult) -> list[tuple[str, Any]
 
 
 def floors(report: StudyReport) -> Table:
-    """The trivial answers of every task."""
+    """The trivial answers of every task; with the grid point where they depend on it."""
     rows = []
     for task in report.study.tasks:
-        done = [cell for group in report.of_task(task) for cell in group.done][:1]
         shown = report.metrics(task)
-        for floor, of_floor in done[0].floors.items() if done else ():
-            for name, record in of_floor.items():
-                if name in shown:
-                    rows.append([task, floor, name, record.value, record.unit, record.n])
-    columns = ["task", "floor", "metric", "value", "unit", "n"]
+        for grid, of_point in floors_by_point(report.of_task(task)):
+            for floor, of_floor in of_point.items():
+                for name, record in of_floor.items():
+                    if name in shown:
+                        row = [task, *_grid(report, grid), floor, name]
+                        rows.append([*row, record.value, record.unit, record.n])
+    columns = ["task", *report.study.grid, "floor", "metric", "value", "unit", "n"]
     return plain_table("floors", "Scores of trivial answers", columns, rows)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from damcha_core.experiments.export.table import (
     NOTHING,
@@ -22,6 +23,7 @@ from damcha_core.experiments.results.cell_result import MetricRecord
 from damcha_core.experiments.results.paired import Comparison
 from damcha_core.experiments.results.study_report import StudyReport
 
+Floors = Mapping[str, Mapping[str, MetricRecord]]
 NOT_AVAILABLE = "not available"
 
 
@@ -54,7 +56,7 @@ def score_table(report: StudyReport, task: str) -> Table:
     body += [[words(run_words(group)) for group in groups]]
     metrics = report.metrics(task)
     for place, (name, record) in enumerate(metrics.items()):
-        columns.append(Column(name, name, _better(record.better)))
+        columns.append(Column(name, name, better_way(record.better)))
         body.append(metric_column(groups, name, record))
         if place == 0:
             columns.append(Column(f"{name}_interval", f"95 % interval of {name}"))
@@ -91,7 +93,7 @@ def metric_column(groups: Sequence[Group], name: str, record: MetricRecord) -> l
         for group, metric, mean in zip(groups, found, means, strict=True)
     ]
     shown = [None if mean is None else fixed(mean, decimals) for mean in means]
-    return mark_best(entries, shown, _better(record.better))
+    return mark_best(entries, shown, better_way(record.better))
 
 
 def _metric_text(group: Group, metric: MetricSpread | None, decimals: int) -> str:
@@ -119,28 +121,54 @@ def interval_text(interval: tuple[float, float] | None, decimals: int) -> str:
     return f"{fixed(interval[0], decimals)} to {fixed(interval[1], decimals)}"
 
 
+def floors_by_point(groups: Sequence[Group]) -> list[tuple[Mapping[str, Any], Floors]]:
+    """The trivial answers of a task, with the grid point that they belong to.
+
+    Returns:
+        One entry with no grid point where they are known for all points and the same, or else one
+        entry for each point with a run that is done.
+    """
+    found: list[tuple[Mapping[str, Any], Floors]] = []
+    for group in groups:
+        if group.done and group.grid not in [grid for grid, _ in found]:
+            found.append((group.grid, group.done[0].floors))
+    n_points = len({repr(group.grid) for group in groups})
+    if len(found) == n_points and all(floors == found[0][1] for _, floors in found):
+        return [({}, found[0][1])]
+    return found
+
+
 def floor_rows(
     groups: Sequence[Group], columns: Sequence[Column], metrics: dict[str, MetricRecord]
 ) -> list[tuple[Entry, ...]]:
     """The trivial answers, which no model trained."""
-    cell = next((cell for group in groups for cell in group.done), None)
-    if cell is None:
-        return []
     rows = []
     decimals = {
         name: decimals_for(m.spread.mean for g in groups if (m := g.metric(name)) and m.spread)
         for name in metrics
     }
-    for floor, scores in cell.floors.items():
-        row = [words(f"floor: {floor.replace('_', ' ')}")]
-        for column in columns[1:]:
-            record = scores.get(column.key) if column.key in metrics else None
-            value = None if record is None else record.value
-            row.append(
-                Entry("") if value is None else Entry(fixed(value, decimals[column.key]), value)
-            )
-        rows.append(tuple(row))
+    for grid, floors in floors_by_point(groups):
+        for floor, scores in floors.items():
+            row = [words(floor_words(floor))]
+            for column in columns[1:]:
+                record = scores.get(column.key) if column.key in metrics else None
+                value = None if record is None else record.value
+                if column.key in grid:
+                    row.append(words(str(grid[column.key])))
+                else:
+                    row.append(plain_entry(value, decimals.get(column.key, 0)))
+            rows.append(tuple(row))
     return rows
+
+
+def floor_words(floor: str) -> str:
+    """The name of a trivial answer for a reader."""
+    return f"floor: {floor.replace('_', ' ')}"
+
+
+def plain_entry(value: float | None, decimals: int) -> Entry:
+    """A number with so many decimals; nothing for None."""
+    return Entry("") if value is None else Entry(fixed(value, decimals), value)
 
 
 def score_notes(groups: Sequence[Group], metrics: dict[str, MetricRecord]) -> Iterator[str]:
@@ -240,5 +268,6 @@ def _signed(value: float | None, decimals: int) -> str:
     return f"+{text}" if value is not None and value > 0 and float(text) != 0 else text
 
 
-def _better(text: str) -> Better:
+def better_way(text: str) -> Better:
+    """Which way is better, of the word in a record."""
     return "lower" if text == "lower" else "higher"

@@ -7,6 +7,7 @@ from typing import Any
 
 from damcha_core.experiments.export.adaptivity_tables import adaptivity_table
 from damcha_core.experiments.export.data_tables import tuning
+from damcha_core.experiments.export.grid_tables import grid_table
 from damcha_core.experiments.export.score_tables import comparison_table, score_table
 from damcha_core.experiments.export.table import Column, Entry, Table, count, significant, words
 from damcha_core.experiments.results.plain_json import mapping_in, text_in
@@ -22,12 +23,14 @@ def reader_tables(report: StudyReport) -> list[Table]:
         report: of a study.
 
     Returns:
-        For each task its scores and comparisons, then tuning and adaptivity where the study has
+        For each task its main metric against what the suite varies (where it does), its scores and
+        comparisons, then tuning and adaptivity where the study has
         them, then every run.
     """
     tables: list[Table | None] = []
     for task in report.study.tasks:
-        tables += [score_table(report, task), comparison_table(report, task)]
+        tables += [grid_table(report, task), score_table(report, task)]
+        tables += [comparison_table(report, task)]
     tables += [tuning_table(report), adaptivity_table(report), run_table(report)]
     return [table for table in tables if table is not None]
 

@@ -16,6 +16,7 @@ RECONSTRUCTION = ["masked_mse", "masked_mean_absolute_error", "masked_psnr", "ps
 CLASSIFICATION = ["top1", "top5", "loss"]
 TRANSLATION = ["bleu", "chrf", "ter", "perplexity"]
 CONCEPTS = ["bleu4", "cider", "coverage", "rouge_l", "meteor", "perplexity"]
+RECALL = ["accuracy", "loss"]
 METRICS = {
     "digits": RECONSTRUCTION,
     "cifar10": RECONSTRUCTION,
@@ -27,6 +28,7 @@ METRICS = {
     "wmt": TRANSLATION,
     "concepts": CONCEPTS,
     "commongen": CONCEPTS,
+    "recall": RECALL,
 }
 LOWER = {"masked_mse", "masked_mean_absolute_error", "loss", "ter", "perplexity"}
 
@@ -52,6 +54,8 @@ def test_what_kind_of_task_it_is(name):
     row = task_row(name)
     assert row.reconstructs == (METRICS[name] is RECONSTRUCTION)
     assert row.is_text == (METRICS[name] in (TRANSLATION, CONCEPTS))
+    assert row.recalls == (METRICS[name] is RECALL)
+    assert row.has_vocabulary == (row.is_text or row.recalls)
     assert row.grouped == (METRICS[name] is CONCEPTS)
     assert bool(row.mean_tokens) == row.is_text
     assert row.splits[:3] == ("train", "valid", "test")

@@ -23,7 +23,7 @@ DESIGN = {
     "attention": "name shared_dim structure source share init lr_scale body_lr_scale output "
     "rank mlp_hidden refresh refresh_ratio gate matched_d_ff matched_n_layers",
     "data": "root image_size mask_ratio source_lang target_lang tokenizer vocab_size max_tokens "
-    "workers verify",
+    "n_pairs sequence_length train_samples easy_epochs workers verify",
     "train": "epochs max_steps batch_size batch_tokens accumulate lr weight_decay warmup_steps "
     "min_lr_ratio clip_norm ema_decay label_smoothing patience precision compile "
     "save_every_steps keep_last stop_after_epochs horizon_steps",

@@ -88,7 +88,7 @@ class MadeStudy:
 
         Args:
             name: of the cell.
-            task: digits, digits-cls or cldr.
+            task: digits, digits-cls, cldr or recall.
             attention: name.
             seed: of the run.
             skill: 0 to 1, how good it is.
@@ -162,7 +162,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def picture_items(task: str, seed: int, skill: float) -> list[dict[str, Any]]:
-    """Lines of samples/test.jsonl of an image task."""
+    """Lines of samples/test.jsonl of a task on images, or of recall."""
     draw = random.Random(f"{task} {seed} {skill}")
     items = []
     for picture in range(N_PICTURES):
@@ -170,6 +170,10 @@ def picture_items(task: str, seed: int, skill: float) -> list[dict[str, Any]]:
             right = float(draw.random() < skill)
             scores = {"top1": right, "top5": max(right, 1.0), "loss": draw.random() + 1 - right}
             items.append({"id": picture, "label": picture % 10, "scores": scores})
+            continue
+        if task == "recall":
+            share = sum(draw.random() < skill for _ in range(4)) / 4
+            items.append({"id": picture, "scores": {"accuracy": share, "loss": 1.5 - share}})
             continue
         error, hidden = (1 - skill) * (1 + draw.random()), 32
         scores = {

@@ -368,3 +368,56 @@ def test_nothing_finished_is_still_a_report(tmp_path) -> None:
     assert "missing" in markdown.markdown(report)
     assert latex.latex(report)
     assert json.loads(json_text(report))["tables"]["runs"][0]["state"] == "missing"
+
+
+def test_a_varied_setting_is_shown_against_the_main_metric(tmp_path) -> None:
+    """Trivial answers that depend on the setting stand under their own value of it."""
+    grid = {"data.n_pairs": [4, 8]}
+    made = MadeStudy(tmp_path / "study", tasks=("recall",), grid=grid)
+    for n in (4, 8):
+        for name, skill in (("mha", 0.9), ("damcha", 0.2)):
+            cell = f"recall-{name}-n_pairs{n}-s0"
+            run = made.finish(cell, "recall", name, skill=skill, data__n_pairs=n)
+            test = json.loads((run / "test.json").read_text())
+            test["floors"] = {"random_shown_value": {"accuracy": floor_of(test, 1 / n)}}
+            write_json(run / "test.json", test)
+    report = report_of(made)
+    tables = {table.name: table for table in reader_tables(report)}
+    shown = tables["grid-recall"]
+    assert [c.title for c in shown.columns] == ["attention", "n_pairs 4", "n_pairs 8"]
+    assert [row[0].text for row in shown.rows] == ["mha", "damcha", "floor: random shown value"]
+    for place, n in ((1, 4), (2, 8)):
+        for row in shown.rows[:2]:
+            file = made.folder / f"recall-{row[0].text}-n_pairs{n}-s0" / "test.json"
+            assert row[place].value == json.loads(file.read_text())["metrics"]["accuracy"]["value"]
+        assert shown.rows[2][place].value == 1 / n
+        assert [row[place].best for row in shown.rows] == [True, False, False]
+    floors = [row for row in tables["scores-recall"].rows if row[0].text.startswith("floor")]
+    assert [(row[1].text, row[3].value) for row in floors] == [("4", 1 / 4), ("8", 1 / 8)]
+    (stored,) = (table for table in data_tables(report) if table.name == "floors")
+    assert [[e.value for e in row][1:5] for row in stored.rows] == [
+        [4, "random_shown_value", "accuracy", 1 / 4],
+        [8, "random_shown_value", "accuracy", 1 / 8],
+    ]
+
+
+def floor_of(test, value):
+    """A trivial answer's record, with the unit of the metric."""
+    return {**test["metrics"]["accuracy"], "value": value}
+
+
+def test_a_trivial_answer_that_no_setting_moves_has_one_row(tmp_path) -> None:
+    made = MadeStudy(
+        tmp_path / "study", tasks=("digits",), attentions=("mha",), grid={"model.n_layers": [1, 2]}
+    )
+    for n in (1, 2):
+        made.finish(f"digits-mha-n_layers{n}-s0", "digits", "mha", model__n_layers=n)
+    tables = {table.name: table for table in reader_tables(report_of(made))}
+    floors = [row for row in tables["scores-digits"].rows if row[0].text.startswith("floor")]
+    assert [row[1].text for row in floors] == [""]
+    assert [row[0].text for row in tables["grid-digits"].rows] == ["mha", "floor: guess"]
+    assert tables["grid-digits"].rows[1][1].value == tables["grid-digits"].rows[1][2].value == 0.1
+
+
+def test_a_study_that_varies_nothing_has_no_such_table(mixed) -> None:
+    assert not [t for t in reader_tables(report_of(mixed)) if t.name.startswith("grid-")]

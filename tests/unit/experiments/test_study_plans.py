@@ -20,7 +20,15 @@ GRID = '[grid]\n"model.d_model" = [64, 128]\n"train.lr" = [1e-3, 2e-3]\n'
 
 
 @pytest.mark.parametrize(
-    ("name", "n_cells"), [("study", 28), ("ablations", 52), ("comparison", 40), ("scaling", 36)]
+    ("name", "n_cells"),
+    [
+        ("study", 28),
+        ("ablations", 52),
+        ("comparison", 40),
+        ("scaling", 36),
+        ("diagnostics", 36),
+        ("diagnostics-heads", 27),
+    ],
 )
 @pytest.mark.parametrize("builtin", [False, True])
 def test_the_shipped_suites_have_valid_cells(name, n_cells, builtin):

@@ -20,7 +20,8 @@ def problems_of(text: str) -> str:
 
 
 def test_the_study_is_seven_attentions_on_four_tasks():
-    assert suite_names() == ("study", "ablations", "comparison", "scaling")
+    names = ("study", "ablations", "comparison", "diagnostics", "diagnostics-heads", "scaling")
+    assert suite_names() == names
     study = load_suite("study")
     assert (list(study.attentions), study.tasks) == (SEVEN, FOUR)
 
@@ -58,6 +59,15 @@ def test_a_suite_may_take_over_a_shipped_one():
     assert read_suite({**document, "budget": own}, "mine", "mine.toml").budgets == own
 
 
+def test_the_diagnostics_ask_every_attention_of_the_study_for_its_look_ups():
+    pairs, heads = load_suite("diagnostics"), load_suite("diagnostics-heads")
+    assert pairs.grid == {"data.n_pairs": [4, 8, 16, 32]}
+    assert heads.grid == {"model.n_heads": [2, 4, 8]}
+    for suite in (pairs, heads):
+        assert suite.tasks == ("recall",)
+        assert list(suite.attentions) == [*SEVEN, "damcha-geometric", "damcha-static"]
+
+
 def test_settings_may_be_dotted_or_nested(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(
@@ -76,7 +86,10 @@ def test_settings_may_be_dotted_or_nested(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("studdy", "did you mean study?"), ("x", "known: study, ablations, comparison, scaling")],
+    [
+        ("studdy", "did you mean study?"),
+        ("x", "known: study, ablations, comparison, diagnostics, diagnostics-heads, scaling"),
+    ],
 )
 def test_an_unknown_suite_is_refused_with_the_known_ones(name, words):
     with pytest.raises(UsageError, match=words):
